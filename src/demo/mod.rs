@@ -4,6 +4,7 @@
 //! `with-postgres` alone (`tests/layering.rs`).
 
 pub mod cluster;
+pub mod gate;
 pub mod shop;
 pub mod slack;
 pub mod with_postgres;
