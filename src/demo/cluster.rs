@@ -224,6 +224,14 @@ impl Cluster {
         }
     }
 
+    /// Runs statements whose rows nobody needs, all of them or none: a migration, say.
+    ///
+    /// # Errors
+    /// [`ClusterError::Sql`] and [`ClusterError::Io`] when the server refuses or is gone.
+    pub fn execute(&self, database: &str, sql: &str) -> Result<(), ClusterError> {
+        wire::connect(&self.socket(), ROLE, database)?.execute(sql)
+    }
+
     /// Stops the server; a temporary cluster's directory is removed.
     ///
     /// # Errors

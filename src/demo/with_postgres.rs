@@ -22,6 +22,18 @@ use super::cluster::{Cluster, ClusterEnv, ClusterError};
 /// Those of [`Cluster::temporary`] and [`Cluster::stop`]; [`ClusterError::Run`] when the command can't be started or is
 /// empty.
 pub async fn with_postgres(env: ClusterEnv, command: Vec<OsString>) -> Result<i32, ClusterError> {
+    with_prepared_postgres(env, |_| Ok(()), command).await
+}
+
+/// The same, with something done in the cluster before the command starts; that may block.
+///
+/// # Errors
+/// As [`with_postgres`], and whatever the preparation fails with.
+pub async fn with_prepared_postgres(
+    env: ClusterEnv,
+    prepare: impl FnOnce(&Cluster) -> Result<(), ClusterError> + Send + 'static,
+    command: Vec<OsString>,
+) -> Result<i32, ClusterError> {
     let Some((program, arguments)) = command.split_first() else {
         let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, "no command was given");
         return Err(ClusterError::Run { program: PathBuf::from("with-postgres"), source });
@@ -32,7 +44,12 @@ pub async fn with_postgres(env: ClusterEnv, command: Vec<OsString>) -> Result<i3
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
 
-    let cluster = blocking(move || Cluster::temporary(&env)).await?;
+    let start = move || {
+        let cluster = Cluster::temporary(&env)?;
+        prepare(&cluster)?;
+        Ok(cluster)
+    };
+    let cluster = blocking(start).await?;
     let started = Command::new(program)
         .args(arguments)
         .env("DATABASE_URL", cluster.database_url("undersign"))

@@ -19,7 +19,9 @@ fn a_temporary_cluster_comes_takes_databases_and_goes() {
     let directory = cluster.directory().to_owned();
     cluster.create_database("one").unwrap();
     cluster.create_database("one").unwrap();
-    wire::connect(&cluster.socket(), ROLE, "one").unwrap().execute("CREATE TABLE t (x int)").unwrap();
+    cluster.execute("one", "CREATE TABLE t (x int); CREATE TABLE u (x int)").unwrap();
+    cluster.execute("one", "DROP TABLE t; DROP TABLE v").unwrap_err();
+    cluster.execute("one", "TABLE t").unwrap();
     wire::connect(&cluster.socket(), ROLE, "undersign").unwrap();
     let refused = cluster.create_database("One\"; DROP").unwrap_err();
     assert!(matches!(refused, ClusterError::DatabaseName(_)));
