@@ -5,6 +5,7 @@
 //! [`Fault`], and times are handed in.
 
 mod blocks;
+mod chat;
 mod methods;
 mod model;
 mod press;

@@ -12,7 +12,7 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use super::methods::message_answer;
+use super::chat::message_answer;
 use super::model::{Message, SlackUser, buttons};
 use super::{FakeSlack, Inner};
 
