@@ -1,0 +1,1 @@
+../../../src/demo/cluster.rs

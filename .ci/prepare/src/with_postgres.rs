@@ -1,0 +1,1 @@
+../../../src/demo/with_postgres.rs
