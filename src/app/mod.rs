@@ -1,15 +1,43 @@
 //! Use cases: one verb a file. This layer owns the transactions and declares the ports; it knows no wire format.
-//! (Skeleton: the lead is writing the bodies; the signatures below are what adapters build on.)
+//!
+//! Whatever changes state runs in a task of its own, so that a client that hangs up ends its own waiting and nothing
+//! else. Nothing outside is asked while a transaction is open.
 
+mod decide;
+mod deliver;
+mod inspect;
+mod membership;
 pub mod ports;
+mod redeem;
+mod schema;
+mod submit;
+mod sweep;
+mod tools;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::Value;
+use tokio::sync::Notify;
+use tokio_util::task::TaskTracker;
 
-use crate::domain::answer::{Answer, Code};
+use crate::domain::answer::Answer;
 use crate::domain::call::ToolDefinition;
-use crate::domain::ids::{AgentName, Person, Tenant, ToolName, UpstreamName};
-use crate::domain::press::Press;
+use crate::domain::ids::{AgentName, Installation, Person, Tenant, ToolName, UpstreamName};
+use crate::domain::place::Platform;
+use crate::domain::policy::Policy;
+use crate::domain::source::{Clock, Entropy};
+use crate::domain::token::TokenKeys;
+use crate::storage::Db;
+
+use ports::{Directory, Messenger, Upstream};
+
+pub use decide::NotStored;
+
+/// How long an identical denied call stays denied.
+const DENIAL_MEMORY: Duration = Duration::from_secs(24 * 3600);
 
 /// The authenticated agent behind a request. The tenant comes from the credential, never from the path or the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +85,12 @@ pub enum Reply {
     UnknownTool,
 }
 
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Self {
+        Self::Answer(Box::new(answer))
+    }
+}
+
 /// A tool as it may be offered to agents.
 #[derive(Debug, Clone)]
 pub struct OfferedTool {
@@ -66,48 +100,106 @@ pub struct OfferedTool {
     pub gated: bool,
 }
 
+/// One upstream of a tenant, with what policy and cards say about it.
+pub struct UpstreamEntry {
+    /// The far end.
+    pub port: Arc<dyn Upstream>,
+    /// Its configured address: part of the policy version.
+    pub address: String,
+    /// Its environment.
+    pub environment: Option<String>,
+    /// How long one call may take.
+    pub timeout: Duration,
+}
+
+/// One tenant.
+pub struct TenantEntry {
+    /// Its policy in force.
+    pub policy: Arc<Policy>,
+    /// Its upstreams.
+    pub upstreams: BTreeMap<UpstreamName, UpstreamEntry>,
+}
+
+/// One installation of a chat app.
+#[derive(Clone)]
+pub struct ChatEntry {
+    /// Posts cards.
+    pub messenger: Arc<dyn Messenger>,
+    /// Knows people.
+    pub directory: Arc<dyn Directory>,
+}
+
+/// What an application is made of; put together in `cli` alone.
+pub struct Parts {
+    /// The database.
+    pub db: Db,
+    /// The tenants.
+    pub tenants: HashMap<Tenant, TenantEntry>,
+    /// The chat installations.
+    pub chats: HashMap<(Platform, Installation), ChatEntry>,
+    /// The token keys.
+    pub keys: TokenKeys,
+    /// The process's clock.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub entropy: Arc<dyn Entropy>,
+    /// Work that outlives requests; shutdown waits for it.
+    pub tasks: TaskTracker,
+}
+
 /// The application. Cheap to clone.
 #[derive(Clone)]
-pub struct App {}
+pub struct App(Arc<Inner>);
 
-/// The press was not stored: the platform must show an error.
-#[derive(Debug, thiserror::Error)]
-#[error("the database does not answer")]
-pub struct NotStored;
+struct Inner {
+    parts: Parts,
+    /// Wakes waiting agents when something was decided here; they look again now and then anyway.
+    changed: Notify,
+    /// Names this process in leases and claims.
+    replica: String,
+}
+
+impl std::ops::Deref for App {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0.parts
+    }
+}
 
 impl App {
-    /// A `tools/call`: relayed, refused, parked, or redeemed. Runs detached from the client's connection.
-    pub async fn call(&self, _caller: &Caller, _call: ToolCall) -> Reply {
-        Reply::Answer(Box::new(Answer::plain(Code::Unavailable)))
-    }
-
-    /// `undersign_approval`: waits up to `wait` for a change that the agent can act on.
-    pub async fn approval(&self, _caller: &Caller, _action_id: &str, _wait: std::time::Duration) -> Answer {
-        Answer::plain(Code::NotFound)
-    }
-
-    /// `undersign_cancel`.
-    pub async fn cancel(&self, _caller: &Caller, _action_id: &str) -> Answer {
-        Answer::plain(Code::NotFound)
+    /// Puts the application together.
+    pub fn new(parts: Parts) -> Self {
+        let mut id = [0; 8];
+        parts.entropy.fill(&mut id);
+        Self(Arc::new(Inner { parts, changed: Notify::new(), replica: hex::encode(id) }))
     }
 
     /// The upstreams of a tenant, by name.
-    pub fn upstreams(&self, _tenant: &Tenant) -> Vec<UpstreamName> {
-        Vec::new()
+    pub fn upstreams(&self, tenant: &Tenant) -> Vec<UpstreamName> {
+        self.tenants.get(tenant).map(|entry| entry.upstreams.keys().cloned().collect()).unwrap_or_default()
     }
 
-    /// The tools of one upstream that policy could allow; none when it can't be reached (logged).
-    pub async fn tools(&self, _caller: &Caller, _upstream: &UpstreamName) -> Vec<OfferedTool> {
-        Vec::new()
-    }
-
-    /// Makes a verified press durable, then decides it, at once when that is quick. Called by `chat::ingest` alone.
-    pub(crate) async fn take_press(&self, _press: Press) -> Result<(), NotStored> {
-        Ok(())
-    }
-
-    /// Whether the database answers and the schema is current.
+    /// Whether the database answers.
+    ///
+    /// # Errors
+    /// What is wrong, by name.
     pub async fn ready(&self) -> Result<(), &'static str> {
-        Ok(())
+        self.db.ping().await.map_err(|_| "the database does not answer")
+    }
+
+    fn upstream(&self, tenant: &Tenant, upstream: &UpstreamName) -> Option<(&TenantEntry, &UpstreamEntry)> {
+        let entry = self.tenants.get(tenant)?;
+        Some((entry, entry.upstreams.get(upstream)?))
+    }
+
+    fn random<const N: usize>(&self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.entropy.fill(&mut bytes);
+        bytes
+    }
+
+    fn wake_waiters(&self) {
+        self.0.changed.notify_waiters();
     }
 }

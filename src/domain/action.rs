@@ -119,8 +119,6 @@ pub enum State {
         decided_at: OffsetDateTime,
         /// The last moment of the token.
         redeem_by: OffsetDateTime,
-        /// What the token is made from.
-        nonce: NonceBox,
     },
     /// Claimed.
     Executing {
@@ -155,7 +153,7 @@ pub enum State {
     },
 }
 
-/// The nonce of an approved row, kept out of `Debug`.
+/// The nonce of a row that was approved, kept out of `Debug`.
 #[derive(Clone)]
 pub struct NonceBox(pub Nonce);
 
@@ -227,6 +225,8 @@ pub struct Action {
     pub created_at: OffsetDateTime,
     /// The deadline of the decision.
     pub expires_at: OffsetDateTime,
+    /// What the token is made from, once the requirement was met.
+    pub nonce: Option<NonceBox>,
     /// The votes, oldest first.
     pub votes: Vec<Vote>,
     /// Links to the cards, in `post_to` order.

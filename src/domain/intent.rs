@@ -112,3 +112,21 @@ impl Outcome {
         }
     }
 }
+
+impl FailureDetail {
+    /// Reads a stored name.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::ToolError, Self::ProtocolError, Self::InputRequired, Self::NotSent]
+            .into_iter()
+            .find(|detail| detail.as_str() == text)
+    }
+}
+
+impl UnknownDetail {
+    /// Reads a stored name.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Timeout, Self::Transport, Self::TaskStarted, Self::UnexpectedAnswer, Self::Abandoned]
+            .into_iter()
+            .find(|detail| detail.as_str() == text)
+    }
+}

@@ -14,7 +14,7 @@ pub(super) struct Binaries {
 }
 
 impl Binaries {
-    /// The first directory with all three programs; see STORAGE.md's order in [`candidates`].
+    /// The first directory with all three programs, in the order of [`candidates`].
     pub(super) fn find(env: &ClusterEnv) -> Result<Self, ClusterError> {
         let directory = candidates(env).into_iter().find(|d| complete(d)).ok_or(ClusterError::NoBinaries)?;
         let program = directory.join("postgres");

@@ -336,3 +336,40 @@ async fn an_installation_for_the_organisation() {
     let refused = call(&slack, "usergroups.users.list", json!({"usergroup": "S0GROUP001"})).await;
     assert_eq!(refused["error"], "missing_argument");
 }
+
+/// The client that `chat::slack` uses, as it uses it: raw JSON for writes, typed reads.
+#[tokio::test]
+async fn the_client_we_use_gets_along_with_it() {
+    use hyper_util::client::legacy::connect::HttpConnector;
+    use slack_morphism::errors::SlackClientError;
+    use slack_morphism::prelude::*;
+
+    let slack = FakeSlack::start(setup()).await.unwrap();
+    let connector =
+        SlackClientHyperConnector::with_connector(HttpConnector::new()).with_slack_api_url(&slack.api_url());
+    let client = SlackClient::new(connector);
+    let token = SlackApiToken::new("xoxb-the-token".into());
+    let session = client.open_session(&token);
+
+    let who = session.auth_test().await.unwrap();
+    assert_eq!(who.team_id, "T0HOME0001".into());
+    let posted: Value = session.http_session_api.http_post("chat.postMessage", &card(), None).await.unwrap();
+    assert_eq!(posted["ok"], true);
+    let refused = session.http_session_api.http_post::<_, Value>("chat.postMessage", &json!({}), None).await;
+    let Err(SlackClientError::ApiError(refused)) = refused else { panic!("not refused") };
+    assert_eq!(refused.code, "invalid_arguments");
+    let info: Value = session
+        .http_session_api
+        .http_get("users.info", &vec![("user", Some(&ALICE.to_owned()))], None)
+        .await
+        .unwrap();
+    assert_eq!(info["user"]["id"], ALICE);
+    let group = SlackApiUserGroupsUsersListRequest::new("S0GROUP001".into());
+    let members = session.usergroups_users_list(&group).await.unwrap();
+    assert_eq!(members.users, [SlackUserId::from(ALICE)]);
+
+    slack.fail("chat.postMessage", 1, &Fault::RateLimited(7));
+    let limited = session.http_session_api.http_post::<_, Value>("chat.postMessage", &card(), None).await;
+    let Err(SlackClientError::RateLimitError(limited)) = limited else { panic!("not limited") };
+    assert_eq!(limited.retry_after, Some(Duration::from_secs(7)));
+}

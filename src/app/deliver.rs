@@ -1,0 +1,165 @@
+//! The outbox: makes cards show what is committed, and gives private notes.
+//!
+//! One row a destination means one writer a message. A post whose answer was lost may be on the platform: the next try
+//! posts anew under another handle, and both messages stay valid, since they name one action.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::App;
+use super::ports::{Messenger, PostError};
+use crate::domain::action::{Action, State};
+use crate::domain::card::Card;
+use crate::storage::{self, CardRow, Job, JobKind, PostTarget};
+
+/// A private note is not worth more tries than this.
+const NOTE_TRIES: u32 = 5;
+
+impl App {
+    /// Leases due rows and works them off. The number of rows.
+    ///
+    /// # Errors
+    /// The database, while leasing.
+    pub async fn deliver_due(&self) -> storage::Result<usize> {
+        let jobs = self.db.lease_jobs(&self.0.replica).await?;
+        let count = jobs.len();
+        join_all(jobs.into_iter().map(|job| async move {
+            let (action, place) = (job.action, job.place.to_string());
+            if let Err(error) = self.deliver(job).await {
+                // The lease ends and the row comes back.
+                tracing::error!(%action, place, %error, "an outbox row could not be worked off");
+            }
+        }))
+        .await;
+        Ok(count)
+    }
+
+    async fn deliver(&self, job: Job) -> storage::Result<()> {
+        let installation = (job.place.platform, job.place.installation.clone());
+        let Some(chat) = self.chats.get(&installation) else {
+            self.db.give_up_job(job, "no such installation is configured".to_owned()).await?;
+            self.wake_waiters();
+            return Ok(());
+        };
+        let messenger = &*chat.messenger;
+        match job.kind.clone() {
+            JobKind::Note(detail) => self.give_note(messenger, &job, &detail).await,
+            JobKind::Card => match self.db.action(&job.tenant, job.action).await? {
+                Some(action) => self.show_card(messenger, job, &action).await,
+                None => self.db.finish_job(&job, i32::MAX).await,
+            },
+        }
+    }
+
+    async fn show_card(&self, messenger: &dyn Messenger, job: Job, action: &Action) -> storage::Result<()> {
+        let card = Card::of(action);
+        let cards = self.db.cards_at(job.action, &job.place).await?;
+        if !cards.iter().any(|row| row.message.is_some()) {
+            return self.post_card(messenger, job, action, &card).await;
+        }
+        for row in &cards {
+            if let Err(error) = self.edit_card(messenger, &job, row, &card, action.revision).await? {
+                return self.defer(&job, &error).await;
+            }
+        }
+        self.db.finish_job(&job, action.revision).await
+    }
+
+    async fn post_card(
+        &self,
+        messenger: &dyn Messenger,
+        job: Job,
+        action: &Action,
+        card: &Card,
+    ) -> storage::Result<()> {
+        if !matches!(action.state, State::Pending) || action.due {
+            // Nobody has seen it, and nobody needs to any more.
+            return self.db.finish_job(&job, action.revision).await;
+        }
+        let target = PostTarget {
+            action: job.action,
+            tenant: &job.tenant,
+            place: &job.place,
+            revision: action.revision,
+        };
+        let handle = hex::encode(self.random::<16>());
+        self.db.begin_post(&target, &handle).await?;
+        match messenger.post(&job.place, card, &handle).await {
+            Ok(posted) => {
+                self.db.posted(&target, &handle, &posted.message, &posted.sha256).await?;
+                tracing::info!(tenant = %job.tenant, action = %job.action, place = %job.place, "card posted");
+                self.link(messenger, &job, &handle, &posted.message).await?;
+                self.db.finish_job(&job, action.revision).await
+            }
+            Err(PostError::Permanent(code)) => {
+                tracing::error!(tenant = %job.tenant, action = %job.action, place = %job.place, code, "a card was refused");
+                if self.db.give_up_job(job, code).await? {
+                    self.wake_waiters();
+                }
+                Ok(())
+            }
+            Err(error) => self.defer(&job, &error).await,
+        }
+    }
+
+    /// The outer error is the database; the inner one says "not now".
+    async fn edit_card(
+        &self,
+        messenger: &dyn Messenger,
+        job: &Job,
+        row: &CardRow,
+        card: &Card,
+        revision: i32,
+    ) -> storage::Result<Result<(), PostError>> {
+        let Some(message) = &row.message else { return Ok(Ok(())) };
+        if row.permalink.is_none() {
+            self.link(messenger, job, &row.handle, message).await?;
+        }
+        if row.revision >= revision {
+            return Ok(Ok(()));
+        }
+        match messenger.edit(&job.place, message, card, &row.handle).await {
+            Ok(()) => {}
+            Err(PostError::Permanent(code)) => {
+                // Deleted or frozen by somebody: the action goes on without this message.
+                tracing::warn!(tenant = %job.tenant, action = %job.action, place = %job.place, code, "a card can't be edited");
+            }
+            Err(error) => return Ok(Err(error)),
+        }
+        self.db.shown(&row.handle, revision).await?;
+        Ok(Ok(()))
+    }
+
+    async fn link(&self, messenger: &dyn Messenger, job: &Job, handle: &str, message: &str) -> storage::Result<()> {
+        match messenger.permalink(&job.place, message).await {
+            Some(link) => self.db.keep_permalink(handle, &link).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn give_note(&self, messenger: &dyn Messenger, job: &Job, detail: &str) -> storage::Result<()> {
+        let note: serde_json::Value = serde_json::from_str(detail).unwrap_or_default();
+        let field = |name: &str| note.get(name).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
+        match messenger.note(&job.place, &field("user"), &field("text")).await {
+            Err(error @ PostError::Transient { .. }) if job.attempt() < NOTE_TRIES => self.defer(job, &error).await,
+            Err(error) => {
+                tracing::warn!(action = %job.action, place = %job.place, %error, "a private note was not delivered");
+                self.db.finish_job(job, i32::MAX).await
+            }
+            Ok(()) => self.db.finish_job(job, i32::MAX).await,
+        }
+    }
+
+    /// Comes back when the platform says, or after a delay that doubles, with jitter.
+    async fn defer(&self, job: &Job, error: &PostError) -> storage::Result<()> {
+        tracing::warn!(action = %job.action, place = %job.place, %error, attempt = job.attempt(), "a card waits");
+        let backoff = Duration::from_millis(500_u64 << job.attempt().min(6));
+        let jitter = Duration::from_millis(u64::from(self.random::<1>()[0]));
+        let asked = match error {
+            PostError::Transient { retry_after: Some(after), .. } => *after,
+            PostError::Transient { .. } | PostError::Ambiguous(_) | PostError::Permanent(_) => Duration::ZERO,
+        };
+        self.db.defer_job(job, backoff.max(asked) + jitter).await
+    }
+}

@@ -1,0 +1,246 @@
+//! A call arrives: it is relayed, refused, redeemed, or parked.
+
+use serde_json::{Map, Value};
+
+use super::ports::Relayed;
+use super::schema::{SchemaFault, validate};
+use super::{App, Caller, DENIAL_MEMORY, Reply, TenantEntry, ToolCall, UpstreamEntry};
+use crate::domain::answer::{Answer, Code};
+use crate::domain::audit::{Erasable, Event};
+use crate::domain::call::{ArgumentFault, Arguments, TOKEN_ARGUMENT, ToolDefinition};
+use crate::domain::digest::Binding;
+use crate::domain::ids::ActionId;
+use crate::domain::place::Place;
+use crate::domain::policy::{Allowed, CallFacts, Decision, Gate};
+use crate::domain::token;
+use crate::storage::{self, NewAction, Parked};
+
+/// The token as an agent presented it.
+pub(super) enum Presented {
+    /// None.
+    Absent,
+    /// A string that may be one.
+    Token(String),
+    /// Something that can't be one.
+    Nonsense,
+}
+
+impl App {
+    /// A `tools/call`: relayed, refused, parked, or redeemed. Runs detached from the client's connection.
+    pub async fn call(&self, caller: &Caller, call: ToolCall) -> Reply {
+        let (app, caller) = (self.clone(), caller.clone());
+        let work = self.tasks.spawn(async move { app.submit(caller, call).await });
+        work.await.unwrap_or_else(|_| Answer::plain(Code::Unavailable).into())
+    }
+
+    async fn submit(&self, caller: Caller, call: ToolCall) -> Reply {
+        let Some((tenant, upstream)) = self.upstream(&caller.tenant, &call.upstream) else {
+            return Reply::UnknownTool;
+        };
+        let mut arguments = match lenient(call.arguments.as_deref()) {
+            Some(arguments) => arguments,
+            None => return Answer::plain(Code::InvalidArguments).into(),
+        };
+        let presented = presented(arguments.get(TOKEN_ARGUMENT), call.token.as_ref());
+        let own_token = arguments.remove(TOKEN_ARGUMENT);
+        let facts = CallFacts {
+            agent: &caller.agent,
+            owner: caller.owner.as_ref(),
+            upstream: &call.upstream,
+            upstream_address: &upstream.address,
+            environment: upstream.environment.as_deref(),
+            tool: &call.tool,
+            arguments: &arguments,
+        };
+        let decision = tenant.policy.decide(&facts);
+        match (decision, presented) {
+            (Decision::Allow(permit), _) => {
+                // Only a token of ours is taken off; any other value is the tool's own business.
+                if let Some(value) = own_token
+                    && !value.as_str().is_some_and(|text| text.starts_with(token::PREFIX))
+                {
+                    arguments.insert(TOKEN_ARGUMENT.to_owned(), value);
+                }
+                self.relay(upstream, &permit, &call, arguments).await
+            }
+            (_, Presented::Nonsense) => Answer::plain(Code::InvalidToken).into(),
+            (Decision::RequireApproval(gate), Presented::Token(token)) => {
+                self.redeem(&caller, &call, &token, Some(&gate)).await
+            }
+            // The policy may have changed since the approval: redemption says so.
+            (_, Presented::Token(token)) => self.redeem(&caller, &call, &token, None).await,
+            (Decision::RequireApproval(gate), Presented::Absent) => {
+                self.propose(&caller, call, tenant, upstream, &gate).await
+            }
+            (Decision::Deny { .. } | Decision::NotAllowed, Presented::Absent) => {
+                self.refuse(upstream, &call).await
+            }
+        }
+    }
+
+    async fn relay(
+        &self,
+        upstream: &UpstreamEntry,
+        permit: &Allowed,
+        call: &ToolCall,
+        arguments: Map<String, Value>,
+    ) -> Reply {
+        match upstream.port.relay(permit, &call.tool, arguments).await {
+            Relayed::Result(result) => Reply::Upstream(result),
+            Relayed::Error { code, message, data } => Reply::UpstreamError { code, message, data },
+            Relayed::Unavailable => {
+                Answer::plain(Code::Unavailable).detail("The upstream gave no answer; the call may have been sent.").into()
+            }
+        }
+    }
+
+    /// A tool that exists nowhere is a protocol error; one that exists is not allowed.
+    async fn refuse(&self, upstream: &UpstreamEntry, call: &ToolCall) -> Reply {
+        match upstream.port.tools().await {
+            Ok(tools) if !tools.iter().any(|tool| tool.name == call.tool) => Reply::UnknownTool,
+            _ => Answer::plain(Code::NotAllowed).into(),
+        }
+    }
+
+    async fn propose(
+        &self,
+        caller: &Caller,
+        call: ToolCall,
+        tenant: &TenantEntry,
+        upstream: &UpstreamEntry,
+        gate: &Gate,
+    ) -> Reply {
+        let arguments = match Arguments::parse(call.arguments.as_deref()) {
+            Ok(read) => read.arguments,
+            Err(fault) => return argument_refusal(&fault).into(),
+        };
+        let Ok(tools) = upstream.port.tools().await else {
+            return Answer::plain(Code::Unavailable).detail("The upstream can't be reached.").into();
+        };
+        let Some(definition) = tools.into_iter().find(|tool| tool.name == call.tool) else {
+            return Reply::UnknownTool;
+        };
+        if definition.owns_token_argument() {
+            return Answer::plain(Code::NotAllowed).into();
+        }
+        match validate(definition.input_schema(), arguments.value()) {
+            Ok(()) => {}
+            Err(SchemaFault::Unfit(place)) => {
+                return Answer::plain(Code::InvalidArguments).detail(format!("The fault is at {place}.")).into();
+            }
+            Err(SchemaFault::Unusable) => {
+                return Answer::plain(Code::Unavailable)
+                    .detail("The tool's input schema can't be used to check arguments.")
+                    .into();
+            }
+        }
+        match self.park(caller, &call, tenant, upstream, gate, arguments, &definition).await {
+            Ok(answer) => answer.into(),
+            Err(error) => {
+                tracing::error!(tenant = %caller.tenant, agent = %caller.agent, %error, "parking failed");
+                Answer::plain(Code::Unavailable).into()
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one binding, each of another origin")]
+    async fn park(
+        &self,
+        caller: &Caller,
+        call: &ToolCall,
+        tenant: &TenantEntry,
+        upstream: &UpstreamEntry,
+        gate: &Gate,
+        arguments: Arguments,
+        definition: &ToolDefinition,
+    ) -> storage::Result<Answer> {
+        let tool = format!("{}/{}", call.upstream, call.tool);
+        let preview = gate.preview(&arguments, tenant.policy.thresholds(), &tool);
+        if let Err(too_large) = preview.check_size() {
+            return Ok(Answer::plain(Code::TooLargeToPreview).detail(format!("{too_large}.")));
+        }
+        let binding = Binding {
+            action: ActionId::fresh(&*self.clock, &*self.entropy),
+            tenant: caller.tenant.clone(),
+            agent: caller.agent.clone(),
+            owner: caller.owner.clone(),
+            run: call.run.clone(),
+            upstream: call.upstream.clone(),
+            environment: upstream.environment.clone(),
+            tool: call.tool.clone(),
+            tool_version: definition.version,
+            arguments,
+            policy_version: gate.policy_version,
+            requirement: gate.requirement.clone(),
+            preconditions: Map::new(),
+        };
+        let (digest, content) = (binding.action_digest(), binding.content_digest());
+        let shown = serde_json::to_value(&preview).unwrap_or_default();
+        let erasable = Erasable::new(&binding.subject(), &shown, &Value::Object(Map::new()), self.random());
+        let event = Event::Parked {
+            action_digest: digest.to_string(),
+            content_digest: content.to_string(),
+            rules: gate.rules.clone(),
+            risk: gate.risk.as_str(),
+            requirement: gate.requirement.clone(),
+            post_to: gate.post_to.iter().map(Place::to_string).collect(),
+            commitment: erasable.commitment(),
+        };
+        let new = NewAction {
+            binding: &binding,
+            digest,
+            content,
+            preview: &preview,
+            rules: &gate.rules,
+            risk: gate.risk,
+            post_to: &gate.post_to,
+            expires: gate.expires,
+            redeem_within: gate.redeem_within,
+            denial_memory: DENIAL_MEMORY,
+            event: &event,
+            erasable: &erasable,
+        };
+        let parked = self.db.park(&new).await?;
+        let id = match parked {
+            Parked::New => binding.action,
+            Parked::Standing(id) | Parked::Denied(id) => id,
+        };
+        tracing::info!(tenant = %caller.tenant, agent = %caller.agent, action = %id, new = (parked == Parked::New), "parked");
+        match self.db.action(&caller.tenant, id).await? {
+            Some(action) => self.answer(&action).await,
+            None => Ok(Answer::plain(Code::Unavailable)),
+        }
+    }
+}
+
+/// The arguments as any parser reads them: policy looks at these before anything is gated.
+fn lenient(raw: Option<&[u8]>) -> Option<Map<String, Value>> {
+    match serde_json::from_slice(raw.unwrap_or(b"{}")) {
+        Ok(Value::Object(map)) => Some(map),
+        _ => None,
+    }
+}
+
+fn presented(argument: Option<&Value>, meta: Option<&Value>) -> Presented {
+    let given = |value: Option<&Value>| value.filter(|value| !value.is_null()).cloned();
+    match (given(argument), given(meta)) {
+        (None, None) => Presented::Absent,
+        (Some(a), Some(b)) if a != b => Presented::Nonsense,
+        (Some(Value::String(text)), _) | (None, Some(Value::String(text))) => Presented::Token(text),
+        _ => Presented::Nonsense,
+    }
+}
+
+fn argument_refusal(fault: &ArgumentFault) -> Answer {
+    let code = match fault {
+        ArgumentFault::TooLarge => Code::TooLargeToPreview,
+        ArgumentFault::NotAnObject | ArgumentFault::Malformed(_) => Code::InvalidArguments,
+        ArgumentFault::Unsupported(_) => Code::UnsupportedValue,
+    };
+    let detail = fault.to_string();
+    let mut sentence = detail.clone();
+    if let Some(first) = detail.chars().next() {
+        sentence = first.to_uppercase().collect::<String>() + &detail[first.len_utf8()..];
+    }
+    Answer::plain(code).detail(format!("{}.", sentence.trim_end_matches('.')))
+}

@@ -1,0 +1,184 @@
+//! What is to be done outside: leased with a fencing number, at least once, one writer a destination.
+
+use std::time::Duration;
+
+use sqlx::PgPool;
+
+use super::error::inconsistent;
+use super::{Db, Result, detached, interval};
+use crate::domain::audit::Event;
+use crate::domain::ids::{ActionId, Tenant};
+use crate::domain::place::Place;
+
+/// A leased row.
+#[derive(Debug, Clone)]
+pub struct Job {
+    id: i64,
+    owner: String,
+    attempt: i32,
+    revision: i32,
+    /// The action.
+    pub action: ActionId,
+    /// Its tenant.
+    pub tenant: Tenant,
+    /// Where to.
+    pub place: Place,
+    /// What.
+    pub kind: JobKind,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobKind {
+    /// Make the place's card show the action as it is.
+    Card,
+    /// Tell one person something; the detail as it was queued.
+    Note(String),
+}
+
+impl Job {
+    /// How often it has been tried, this time included.
+    pub fn attempt(&self) -> u32 {
+        u32::try_from(self.attempt).unwrap_or(u32::MAX)
+    }
+}
+
+impl Db {
+    /// Leases due rows for 30 s.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn lease_jobs(&self, owner: &str) -> Result<Vec<Job>> {
+        let rows = sqlx::query!(
+            "WITH c AS MATERIALIZED (
+               SELECT id FROM outbox WHERE not_before <= now() ORDER BY not_before, id LIMIT 8
+                FOR UPDATE SKIP LOCKED
+             )
+             UPDATE outbox o SET attempts = attempts + 1, lease_owner = $1,
+                    not_before = clock_timestamp() + interval '30 seconds'
+               FROM c WHERE o.id = c.id
+             RETURNING o.id, o.action_id, o.tenant, o.destination, o.kind, o.detail, o.revision, o.attempts",
+            owner,
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        rows.into_iter()
+            .map(|row| {
+                Ok(Job {
+                    id: row.id,
+                    owner: owner.to_owned(),
+                    attempt: row.attempts,
+                    revision: row.revision,
+                    action: ActionId::from_uuid(row.action_id),
+                    tenant: Tenant::new(row.tenant),
+                    place: Place::parse(&row.destination).ok_or(inconsistent("outbox", "destination"))?,
+                    kind: if row.kind == "note" { JobKind::Note(row.detail) } else { JobKind::Card },
+                })
+            })
+            .collect()
+    }
+
+    /// Takes a finished row off, unless a newer revision was queued meanwhile: that one is then due at once.
+    ///
+    /// # Errors
+    /// The database; the row comes back after its lease.
+    pub async fn finish_job(&self, job: &Job, shown: i32) -> Result<()> {
+        sqlx::query!(
+            "WITH d AS (
+               DELETE FROM outbox WHERE id = $1 AND lease_owner = $2 AND attempts = $3 AND revision <= $4 RETURNING id
+             )
+             UPDATE outbox SET not_before = clock_timestamp(), attempts = 0
+              WHERE id = $1 AND lease_owner = $2 AND attempts = $3 AND revision > $4",
+            job.id,
+            job.owner,
+            job.attempt,
+            shown.max(job.revision),
+        )
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+
+    /// Puts a row off.
+    ///
+    /// # Errors
+    /// The database; the row comes back after its lease.
+    pub async fn defer_job(&self, job: &Job, delay: Duration) -> Result<()> {
+        sqlx::query!(
+            "UPDATE outbox SET not_before = clock_timestamp() + $4::interval
+              WHERE id = $1 AND lease_owner = $2 AND attempts = $3",
+            job.id,
+            job.owner,
+            job.attempt,
+            interval(delay),
+        )
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+
+    /// Gives a place up for good. When it was the last one and nothing was ever posted, the pending action is
+    /// `undeliverable`; `true` then.
+    ///
+    /// # Errors
+    /// The database; the row comes back after its lease.
+    pub async fn give_up_job(&self, job: Job, error: String) -> Result<bool> {
+        let pool = self.pool.clone();
+        detached(give_up(pool, job, error)).await
+    }
+
+    /// Age of the oldest due row, in seconds.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn outbox_age(&self) -> Result<Option<f64>> {
+        Ok(sqlx::query_scalar!(
+            r#"SELECT extract(epoch FROM clock_timestamp() - min(not_before))::float8 AS "age?" FROM outbox
+                WHERE not_before <= clock_timestamp()"#
+        )
+        .fetch_one(&self.pool)
+        .await?)
+    }
+}
+
+async fn give_up(pool: PgPool, job: Job, error: String) -> Result<bool> {
+    #[expect(clippy::disallowed_methods, reason = "inside a detached task: nothing can cancel this begin")]
+    let mut tx = pool.begin().await?;
+    sqlx::query!("SELECT id FROM actions WHERE id = $1 FOR NO KEY UPDATE", job.action.uuid())
+        .fetch_optional(&mut *tx)
+        .await?;
+    let gone = sqlx::query!(
+        "DELETE FROM outbox WHERE id = $1 AND lease_owner = $2 AND attempts = $3",
+        job.id,
+        job.owner,
+        job.attempt,
+    )
+    .execute(&mut *tx)
+    .await?;
+    if gone.rows_affected() == 0 {
+        return Ok(false);
+    }
+    let failed = Event::PostFailed { place: job.place.to_string(), error };
+    let closed = sqlx::query_scalar!(
+        "WITH x AS (
+           UPDATE actions a SET state = 'undeliverable', revision = revision + 1, decided_at = clock_timestamp()
+            WHERE a.id = $1 AND a.state = 'pending'
+              AND NOT EXISTS (SELECT FROM outbox o WHERE o.action_id = a.id AND o.kind = 'card')
+              AND NOT EXISTS (SELECT FROM cards c WHERE c.action_id = a.id AND c.message_id IS NOT NULL)
+           RETURNING a.id, a.tenant
+         ), f AS (
+           INSERT INTO audit_events (tenant, action_id, kind, body) VALUES ($2, $1, 'post_failed', $3)
+         ), e AS (
+           INSERT INTO audit_events (tenant, action_id, kind, body) SELECT tenant, id, 'undeliverable', $4 FROM x
+         )
+         SELECT id FROM x",
+        job.action.uuid(),
+        job.tenant.as_str(),
+        &failed.body(),
+        &Event::Undeliverable {}.body(),
+    )
+    .fetch_optional(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(closed.is_some())
+}
