@@ -24,6 +24,7 @@ impl<T> Verified<T> {
     }
 
     /// What was verified.
+    #[must_use]
     pub fn get(&self) -> &T {
         &self.0
     }

@@ -145,15 +145,17 @@ struct Container {
 
 #[derive(Default, Deserialize)]
 struct Action {
-    action_id: Option<String>,
+    #[serde(rename = "action_id")]
+    id: Option<String>,
     value: Option<String>,
-    action_ts: Option<String>,
+    #[serde(rename = "action_ts")]
+    ts: Option<String>,
 }
 
 impl BlockActions {
     /// The press, unless it is of no button of ours or says not who pressed what where.
     fn press(&self, app: &SlackApp, scope: &str, action: &Action) -> Option<Press> {
-        let action_id = action.action_id.as_deref()?;
+        let action_id = action.id.as_deref()?;
         let verdict = match action_id {
             "undersign_approve" => Verdict::Approve,
             "undersign_deny" | "undersign_revoke" => Verdict::Deny,
@@ -162,7 +164,7 @@ impl BlockActions {
         let person = self.user.as_ref()?;
         let user = id(person.id.as_deref())?;
         let handle = id(action.value.as_deref())?;
-        let action_ts = id(action.action_ts.as_deref())?;
+        let action_ts = id(action.ts.as_deref())?;
         let container = self.container.as_ref()?;
         let message = id(container.message_ts.as_deref())?;
         let channels = [

@@ -4,11 +4,19 @@
 //! ever parsed as markup by Slack; no token, payload, `response_url` or answer of Slack's enters a log or an error.
 //! Not for Socket Mode, and not for retries: a call is made once, and its result says what is known.
 
+mod api;
+pub mod blocks;
+mod cache;
+mod client;
+mod directory;
 mod interaction;
 mod verify;
 
 use secrecy::SecretString;
 
+pub use api::WebApi;
+pub use client::SlackMessenger;
+pub use directory::SlackDirectory;
 pub use interaction::{Reading, receive};
 
 use crate::domain::ids::Installation;
@@ -59,6 +67,7 @@ pub enum Rejection {
 
 impl Rejection {
     /// The HTTP status it is answered with.
+    #[must_use]
     pub fn status(self) -> http::StatusCode {
         match self {
             Self::TooLarge => http::StatusCode::PAYLOAD_TOO_LARGE,
@@ -70,4 +79,4 @@ impl Rejection {
 }
 
 #[cfg(test)]
-mod testing;
+mod tests;

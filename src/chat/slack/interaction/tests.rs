@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::chat::slack::testing::{app, fixture, grid_app, signed_headers};
+use crate::chat::slack::tests::{app, fixture, grid_app, signed_headers};
 
 const NOW: i64 = 1_770_000_006;
 
