@@ -266,6 +266,16 @@ impl World {
         self.deliver(0, &payload).await
     }
 
+    /// A press of a button of the version of the card that this test saw last.
+    pub async fn press_stale_version(&self, user: &str, card: &Message, button: &str) -> StatusCode {
+        let version = card.versions.len() - 1;
+        let payload = self
+            .slack
+            .stale_click_payload(user, &card.channel, &card.ts, button, version)
+            .unwrap_or_else(|error| panic!("{error}"));
+        self.deliver(0, &payload).await
+    }
+
     /// Signs a payload as Slack does, now, and sends it.
     pub async fn deliver(&self, replica: usize, payload: &Value) -> StatusCode {
         let request = self.slack.sign(payload, now());
@@ -455,4 +465,10 @@ where
         results.push(task.await.unwrap());
     }
     results
+}
+
+/// A transaction of the test's own.
+pub async fn begin(db: &PgPool) -> sqlx::Transaction<'static, sqlx::Postgres> {
+    #[expect(clippy::disallowed_methods, reason = "the ban is for the program's pool")]
+    db.begin().await.unwrap()
 }
