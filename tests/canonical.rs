@@ -64,7 +64,8 @@ fn document() -> impl Strategy<Value = Value> {
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
         any::<f64>().prop_filter_map("finite", |n| Number::from_f64(n).map(Value::Number)),
-        any::<u64>().prop_filter_map("finite", |bits| Number::from_f64(f64::from_bits(bits)).map(Value::Number)),
+        any::<u64>()
+            .prop_filter_map("finite", |bits| Number::from_f64(f64::from_bits(bits)).map(Value::Number)),
         any::<String>().prop_map(Value::from),
     ];
     leaf.prop_recursive(5, 64, 8, |inner| {

@@ -43,7 +43,8 @@ async fn a_thousand_approve_and_deny_races_end_in_one_state_each() {
     world.add_replica().await;
     // Parked straight into the table by copying one parked action: the race is about deciding.
     let (template, card) = world.park().await;
-    let handle = world.slack.click_payload(BEN, CHANNEL, &card.ts, "undersign_approve").unwrap()["actions"][0]["value"]
+    let handle = world.slack.click_payload(BEN, CHANNEL, &card.ts, "undersign_approve").unwrap()["actions"]
+        [0]["value"]
         .as_str()
         .unwrap()
         .to_owned();
@@ -67,7 +68,8 @@ async fn a_thousand_approve_and_deny_races_end_in_one_state_each() {
             .collect();
         let (slack, urls) = (world.slack.clone(), urls.clone());
         let statuses = at_once(100, move |slot| {
-            let (slack, url, request) = (slack.clone(), urls[(slot / 2 + slot) % 2].clone(), requests[slot].clone());
+            let (slack, url, request) =
+                (slack.clone(), urls[(slot / 2 + slot) % 2].clone(), requests[slot].clone());
             async move { slack.send(&url, request).await.unwrap() }
         })
         .await;
@@ -164,7 +166,8 @@ async fn eight_voters_at_once_on_a_count_of_two() {
         let requests: Vec<_> = names
             .iter()
             .map(|voter| {
-                let payload = world.slack.click_payload(voter, CHANNEL, &card.ts, "undersign_approve").unwrap();
+                let payload =
+                    world.slack.click_payload(voter, CHANNEL, &card.ts, "undersign_approve").unwrap();
                 world.slack.sign(&payload, now())
             })
             .collect();
@@ -209,7 +212,9 @@ async fn deny_and_redeem_at_once_never_both() {
         let before = world.shop.ledger().len();
         let redeemer = world.agent_at(1, BOT_KEY);
         let redeeming =
-            tokio::spawn(async move { redeemer.call_with_token("refund_order", arguments, &token).await.code() });
+            tokio::spawn(
+                async move { redeemer.call_with_token("refund_order", arguments, &token).await.code() },
+            );
         if round % 3 > 0 {
             tokio::time::sleep(std::time::Duration::from_millis((round % 3) * 4)).await;
         }

@@ -50,7 +50,8 @@ pub(super) async fn run(args: Args) -> Outcome {
             break;
         }
         for event in page {
-            writeln!(out, "{}", line(&event)).map_err(|error| Failure::no(format!("standard output: {error}")))?;
+            writeln!(out, "{}", line(&event))
+                .map_err(|error| Failure::no(format!("standard output: {error}")))?;
         }
     }
     Ok(Done)

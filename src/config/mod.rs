@@ -108,8 +108,10 @@ pub fn load_database(path: &Path) -> Result<DatabaseConfig, LoadError> {
 
 fn open(path: &Path) -> Result<(Reader, toml::Table), LoadError> {
     let name = path.display().to_string();
-    let unreadable = |message| LoadError::Unreadable(Fault { file: name.clone(), key: String::new(), message });
-    let text = std::fs::read_to_string(path).map_err(|error| unreadable(format!("can't be read: {}", error.kind())))?;
+    let unreadable =
+        |message| LoadError::Unreadable(Fault { file: name.clone(), key: String::new(), message });
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| unreadable(format!("can't be read: {}", error.kind())))?;
     let table = parse(&name, &text).map_err(LoadError::Unreadable)?;
     Ok((Reader::new(name), table))
 }
@@ -132,7 +134,8 @@ fn build(mut reader: Reader, table: toml::Table, environment: &Environment<'_>) 
     if let Some(server) = &server {
         limits::public_bind(&mut reader, server, &tenants);
     }
-    let config = (|| Some(Config { server: server?, database: database?, token_keys: token_keys?, slack, tenants }))();
+    let config =
+        (|| Some(Config { server: server?, database: database?, token_keys: token_keys?, slack, tenants }))();
     finish(reader, config)
 }
 

@@ -118,11 +118,10 @@ async fn log(request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     let milliseconds = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     let status = response.status().as_u16();
-    match response.extensions().get::<LoggedCaller>() {
-        Some(LoggedCaller { tenant, agent }) => {
-            tracing::info!(%method, route, status, milliseconds, tenant, agent, "request");
-        }
-        None => tracing::info!(%method, route, status, milliseconds, "request"),
+    if let Some(LoggedCaller { tenant, agent }) = response.extensions().get() {
+        tracing::info!(%method, route, status, milliseconds, tenant, agent, "request");
+    } else {
+        tracing::info!(%method, route, status, milliseconds, "request");
     }
     response
 }

@@ -29,7 +29,9 @@ impl Expression {
         // The parser is somebody else's: whatever it does with strange input, loading ends with a fault.
         let parsed = catch_unwind(AssertUnwindSafe(|| Program::compile(source)));
         let Ok(Ok(program)) = parsed else {
-            return Err("is not a CEL expression; for example: args.amount_cents > thresholds.refund_auto".to_owned());
+            return Err(
+                "is not a CEL expression; for example: args.amount_cents > thresholds.refund_auto".to_owned()
+            );
         };
         let unknown: Vec<String> = {
             let references = program.references();
@@ -140,7 +142,11 @@ mod tests {
             (json!(5000), false),
             (json!(18_446_744_073_709_551_615_u64), true),
         ] {
-            assert_eq!(holds("args.amount > thresholds.limit", json!({"amount": amount})), Ok(expected), "{amount}");
+            assert_eq!(
+                holds("args.amount > thresholds.limit", json!({"amount": amount})),
+                Ok(expected),
+                "{amount}"
+            );
         }
         assert_eq!(holds("args.share > thresholds.rate", json!({"share": 1})), Ok(true));
     }

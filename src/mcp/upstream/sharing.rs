@@ -61,6 +61,10 @@ mod tests {
         }
         let shared = asked.load(Ordering::SeqCst);
         assert!(shared < 50, "{shared} questions for 100 callers");
-        assert_eq!(sharing.ask(question(asked.clone())).await, Some(shared + 1), "a later caller gets a later answer");
+        assert_eq!(
+            sharing.ask(question(asked.clone())).await,
+            Some(shared + 1),
+            "a later caller gets a later answer"
+        );
     }
 }
