@@ -1,0 +1,116 @@
+//! What the README shows is accepted as it stands, and what `check` says is what people will read.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn check(config: &Path, environment: &[(&str, &str)]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_undersign"))
+        .args(["check", "--config"])
+        .arg(config)
+        .env_clear()
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap()
+}
+
+fn example() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/example/undersign.toml")
+}
+
+const ENVIRONMENT: &[(&str, &str)] = &[
+    ("DATABASE_URL", "postgres://undersign:pw-canary@db.internal/undersign"),
+    ("UNDERSIGN_TOKEN_KEY", "token-key-canary-0123456789abcdef0123456789"),
+    ("SLACK_SIGNING_SECRET", "signing-canary-0123456789abcdef"),
+    ("SLACK_BOT_TOKEN", "xoxb-canary-0123456789"),
+    ("SHOP_AUTHORIZATION", "Bearer shop-canary"),
+];
+
+#[test]
+fn the_example_is_accepted_and_explained() {
+    let output = check(&example(), ENVIRONMENT);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    insta::assert_snapshot!(said, @"");
+    assert!(!said.contains("canary"));
+}
+
+#[test]
+fn a_missing_environment_names_every_variable_and_no_value() {
+    let output = check(&example(), &ENVIRONMENT[..1]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stdout).unwrap().replace(env!("CARGO_MANIFEST_DIR"), "");
+    insta::assert_snapshot!(said, @"");
+    assert!(!said.contains("canary"));
+}
+
+#[test]
+fn faults_of_every_section_come_at_once() {
+    let directory = std::env::temp_dir().join(format!("undersign-check-{}", std::process::id()));
+    std::fs::create_dir_all(directory.join("policy")).unwrap();
+    std::fs::write(directory.join("world-readable"), "0123456789abcdef0123456789abcdef").unwrap();
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(directory.join("world-readable"), mode).unwrap();
+    std::fs::write(directory.join("policy/team.toml"), "[[rules]]\nname = \"r\"\ntools = [\"shop/*\"]\ndecision = \"allow\"\n").unwrap();
+    let config = r#"
+        colour = "blue"
+        [server]
+        agents_listen = "0.0.0.0"
+        hold = "25s"
+        [database]
+        url = "postgres://user:pw-canary@localhost/db"
+        [[token_keys]]
+        id = "k 1"
+        secret = { env = "SHORT" }
+        [[token_keys]]
+        id = "k2"
+        secret = { file = "world-readable" }
+        [slack.main]
+        team_id = "acme"
+        app_id = "A0UNDERSIGN"
+        signing_secret = { env = "PLACEHOLDER" }
+        bot_token = { env = "SPACED" }
+        app_token = { env = "X" }
+        [discord.ops]
+        guild_id = "1"
+        [tenants.acme]
+        policy = "policy"
+        [tenants.acme.agents.bot]
+        key_sha256 = ["123"]
+        owner = "nobody"
+        [tenants.acme.upstreams.shop]
+        url = "http://169.254.169.254/mcp"
+        [tenants.acme.upstreams.octal]
+        url = "http://0251.0376.0251.0376/mcp"
+        [tenants.acme.upstreams.mapped]
+        url = "http://[::ffff:169.254.169.254]/mcp"
+        [tenants.acme.upstreams.user]
+        url = "https://me:pw-canary@shop.example/mcp"
+        [tenants.acme.upstreams.plain]
+        url = "http://shop.example/mcp"
+        [tenants.acme.upstreams.file]
+        url = "file:///etc/passwd"
+        [tenants.acme.upstreams.a__b]
+        command = ["npx"]
+        url = "http://127.0.0.1/mcp"
+        [tenants.empty]
+        policy = "nowhere"
+    "#;
+    std::fs::write(directory.join("undersign.toml"), config).unwrap();
+    let output = check(
+        &directory.join("undersign.toml"),
+        &[("SHORT", "short"), ("PLACEHOLDER", "changeme-changeme-changeme"), ("SPACED", "xoxb-canary-0123456789\n")],
+    );
+    std::fs::remove_dir_all(&directory).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stdout).unwrap().replace(&format!("{}/", directory.display()), "");
+    insta::assert_snapshot!(said, @"");
+    assert!(!said.contains("canary") && !said.contains("changeme"));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_another_exit_code() {
+    let output = check(Path::new("/nowhere/undersign.toml"), &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "/nowhere/undersign.toml: can't be read: entity not found\n");
+}
