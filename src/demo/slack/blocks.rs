@@ -274,10 +274,34 @@ impl Check {
     }
 
     fn rich_text_text(&mut self, value: &Value, at: &str) {
-        let fields = self.object(value, at, &["type", "text"], &["style"]);
-        self.one_of(fields, "type", &["text"], at);
-        self.string(fields, "text", usize::MAX - 1, at);
-        self.rich_text += fields.get("text").and_then(Value::as_str).map_or(0, |text| units(&escape(text)));
+        let fields = match value["type"].as_str() {
+            Some("user") => {
+                let fields = self.object(value, at, &["type", "user_id"], &["style"]);
+                self.string(fields, "user_id", 255, at);
+                let id = fields.get("user_id").and_then(Value::as_str).unwrap_or("U");
+                if !id.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit()) {
+                    self.error("must be a user id", &format!("{at}/user_id"));
+                }
+                fields
+            }
+            Some("date") => {
+                let fields = self.object(value, at, &["type", "timestamp", "format"], &["fallback", "style"]);
+                if fields.get("timestamp").is_some_and(|v| !v.is_u64()) {
+                    self.error("must be an integer", &format!("{at}/timestamp"));
+                }
+                self.string(fields, "format", 255, at);
+                self.string(fields, "fallback", 255, at);
+                fields
+            }
+            _ => {
+                let fields = self.object(value, at, &["type", "text"], &["style"]);
+                self.one_of(fields, "type", &["text"], at);
+                self.string(fields, "text", usize::MAX - 1, at);
+                self.rich_text +=
+                    fields.get("text").and_then(Value::as_str).map_or(0, |text| units(&escape(text)));
+                fields
+            }
+        };
         if let Some(style) = fields.get("style") {
             let names = ["bold", "italic", "strike", "code", "underline"];
             let at = format!("{at}/style");

@@ -171,6 +171,16 @@ async fn exceeded_limits_and_unknown_fields_are_refused_with_their_place() {
                 {"type": "rich_text_preformatted", "elements": [{"type": "text", "text": ""}]}]}]),
             "must be more than 0 characters [json-pointer:/blocks/0/elements/0/elements/0/text]",
         ),
+        (
+            json!([{"type": "rich_text", "elements": [
+                {"type": "rich_text_section", "elements": [{"type": "user", "user_id": "U1> <!channel"}]}]}]),
+            "must be a user id [json-pointer:/blocks/0/elements/0/elements/0/user_id]",
+        ),
+        (
+            json!([{"type": "rich_text", "elements": [
+                {"type": "rich_text_section", "elements": [{"type": "date", "timestamp": "1", "format": "{time}"}]}]}]),
+            "must be an integer [json-pointer:/blocks/0/elements/0/elements/0/timestamp]",
+        ),
         (vec![json!({"type": "divider"}); 51].into(), "no more than 50 items allowed [json-pointer:/blocks]"),
     ];
     for (blocks, expected) in cases {

@@ -30,9 +30,14 @@ fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// A text object's `text` is the text itself.
+/// A text object's `text` is the text itself; a date is shown as its fallback, and a person by id.
 fn text(value: &Value) -> String {
-    value["text"].as_str().unwrap_or_default().to_owned()
+    let shown = match value["type"].as_str() {
+        Some("date") => value["fallback"].as_str(),
+        Some("user") => return format!("@{}", value["user_id"].as_str().unwrap_or_default()),
+        _ => value["text"].as_str(),
+    };
+    shown.unwrap_or_default().to_owned()
 }
 
 fn button(value: &Value) -> String {
