@@ -390,7 +390,10 @@ fn setup() -> SlackSetup {
 
 /// Unix seconds.
 pub fn now() -> i64 {
-    #[expect(clippy::disallowed_methods, reason = "the test plays the world outside, whose clock is the real one")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the test plays the world outside, whose clock is the real one"
+    )]
     let now = std::time::SystemTime::now();
     i64::try_from(now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()).unwrap()
 }
@@ -399,7 +402,8 @@ pub fn now() -> i64 {
 async fn database() -> (String, PgPool) {
     static SERIAL: AtomicU32 = AtomicU32::new(0);
     #[expect(clippy::disallowed_methods, reason = "tests/run.sh hands the server over this way")]
-    let server = std::env::var("DATABASE_URL").expect("DATABASE_URL: run tests/run.sh, which arranges Postgres");
+    let server =
+        std::env::var("DATABASE_URL").expect("DATABASE_URL: run tests/run.sh, which arranges Postgres");
     let name = format!("t_{}_{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
     let mut admin = <sqlx::PgConnection as sqlx::Connection>::connect(&server).await.unwrap();
     for statement in [format!("DROP DATABASE IF EXISTS {name}"), format!("CREATE DATABASE {name}")] {
@@ -416,7 +420,8 @@ struct TempDir(PathBuf);
 impl TempDir {
     fn new() -> Self {
         static SERIAL: AtomicU32 = AtomicU32::new(0);
-        let name = format!("undersign-test-{}-{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
+        let name =
+            format!("undersign-test-{}-{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).unwrap();
         Self(path)

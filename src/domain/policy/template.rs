@@ -12,7 +12,12 @@ pub struct PreviewTemplates;
 
 impl Gate {
     /// Renders what people are shown. Never fails: an absent value is `(not given)`.
-    pub fn preview(&self, _arguments: &Arguments, _thresholds: &BTreeMap<String, f64>, _tool: &str) -> Preview {
+    pub fn preview(
+        &self,
+        _arguments: &Arguments,
+        _thresholds: &BTreeMap<String, f64>,
+        _tool: &str,
+    ) -> Preview {
         Preview {
             title: String::new(),
             target: None,
