@@ -6,3 +6,4 @@
 
 pub mod server;
 pub mod strict;
+pub mod upstream;
