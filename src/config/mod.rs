@@ -1,1 +1,149 @@
-//! config.
+//! Configuration: `undersign.toml` and the policy files it names. Everything is checked before anything starts, and all
+//! faults come at once. Only this module reads the environment.
+
+mod chat;
+mod limits;
+pub mod policy;
+mod reader;
+mod secret;
+mod server;
+mod tenants;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use secrecy::SecretString;
+
+use crate::domain::ids::{Installation, Tenant};
+use crate::domain::policy::Fault;
+use crate::domain::token::TokenKeys;
+
+use reader::{Reader, Section, parse};
+
+pub use chat::SlackConfig;
+pub use server::{DatabaseConfig, ServerConfig};
+pub use tenants::{AgentConfig, TenantConfig, UpstreamConfig};
+
+/// The whole configuration, checked.
+pub struct Config {
+    /// `[server]`.
+    pub server: ServerConfig,
+    /// `[database]`.
+    pub database: DatabaseConfig,
+    /// `[[token_keys]]`.
+    pub token_keys: TokenKeys,
+    /// `[slack.*]`.
+    pub slack: BTreeMap<Installation, SlackConfig>,
+    /// `[tenants.*]`.
+    pub tenants: BTreeMap<Tenant, TenantConfig>,
+}
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file can't be read or is not TOML.
+    #[error("{0}")]
+    Unreadable(Fault),
+    /// It is read, and refused.
+    #[error("{}", lines(.0))]
+    Refused(Vec<Fault>),
+}
+
+fn lines(faults: &[Fault]) -> String {
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// A variable of the process's environment.
+pub fn env(name: &str) -> Option<String> {
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+    std::env::var(name).ok()
+}
+
+/// The outside that a configuration refers to.
+pub(crate) struct Environment<'a> {
+    lookup: &'a dyn Fn(&str) -> Option<String>,
+    directory: PathBuf,
+}
+
+impl Environment<'_> {
+    fn variable(&self, name: &str) -> Option<String> {
+        (self.lookup)(name)
+    }
+
+    fn directory(&self) -> &Path {
+        &self.directory
+    }
+}
+
+/// Loads the configuration from a file and the process's environment.
+///
+/// # Errors
+/// The file can't be read, or anything in it or in the policies is refused: all faults at once.
+pub fn load(path: &Path) -> Result<Config, LoadError> {
+    load_with(path, &env)
+}
+
+/// The same, with the environment handed in.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_with(path: &Path, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Config, LoadError> {
+    let (reader, sections) = open(path)?;
+    let directory = path.parent().map(Path::to_path_buf).unwrap_or_default();
+    build(reader, sections, &Environment { lookup, directory })
+}
+
+/// Loads `[database]` alone: what `migrate` and `audit` need.
+///
+/// # Errors
+/// As [`load`], for that section.
+pub fn load_database(path: &Path) -> Result<DatabaseConfig, LoadError> {
+    let (mut reader, mut table) = open(path)?;
+    let directory = path.parent().map(Path::to_path_buf).unwrap_or_default();
+    let environment = Environment { lookup: &env, directory };
+    let section = table.remove("database").and_then(|value| value.as_table().cloned());
+    let database = server::database(&mut reader, section, &environment);
+    finish(reader, database)
+}
+
+fn open(path: &Path) -> Result<(Reader, toml::Table), LoadError> {
+    let name = path.display().to_string();
+    let unreadable = |message| LoadError::Unreadable(Fault { file: name.clone(), key: String::new(), message });
+    let text = std::fs::read_to_string(path).map_err(|error| unreadable(format!("can't be read: {}", error.kind())))?;
+    let table = parse(&name, &text).map_err(LoadError::Unreadable)?;
+    Ok((Reader::new(name), table))
+}
+
+fn build(mut reader: Reader, table: toml::Table, environment: &Environment<'_>) -> Result<Config, LoadError> {
+    let mut root = Section::new(&mut reader, "", table);
+    let server = root.optional("server");
+    let database = root.optional("database");
+    let token_keys = root.optional("token_keys").unwrap_or_default();
+    let slack = root.tables("slack");
+    let tenants = root.tables("tenants");
+    root.not_built(&["discord"]);
+    root.end();
+
+    let server = server::server(&mut reader, server);
+    let database = server::database(&mut reader, database, environment);
+    let token_keys = limits::token_keys(&mut reader, token_keys, environment);
+    let slack = chat::slack(&mut reader, slack, environment);
+    let tenants = tenants::tenants(&mut reader, tenants, &slack, environment);
+    if let Some(server) = &server {
+        limits::public_bind(&mut reader, server, &tenants);
+    }
+    let config = (|| Some(Config { server: server?, database: database?, token_keys: token_keys?, slack, tenants }))();
+    finish(reader, config)
+}
+
+/// A configuration without a fault, or all faults.
+fn finish<T>(reader: Reader, value: Option<T>) -> Result<T, LoadError> {
+    let faults = reader.into_faults();
+    match value {
+        Some(value) if faults.is_empty() => Ok(value),
+        _ => Err(LoadError::Refused(faults)),
+    }
+}
+
+/// A secret that has been read; its value is shown by nothing.
+pub type Secret = SecretString;

@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::visible::{TextWarning, visible_block, warnings};
 
-/// The most text of arguments that a card carries inline, in UTF-16 units after the platform's escaping
-/// (SLACK.md section 4.1).
-pub const INLINE_BUDGET: usize = 8_000;
+/// The most text of arguments that a card carries inline, in UTF-16 units as they travel: JSON's escapes and the
+/// platform's counted. Together with the other parts it stays under Slack's unwritten limit for a whole message
+/// (slackapi/bolt-js#2867).
+pub const INLINE_BUDGET: usize = 7_500;
 
 /// The longest title, in UTF-16 units after escaping: the platform's header limit is 150.
 pub const TITLE_BUDGET: usize = 140;
@@ -78,7 +79,8 @@ impl Preview {
         for (what, text) in fields {
             fits(what, text.unwrap_or_default(), FIELD_BUDGET)?;
         }
-        fits("the arguments", &self.arguments, INLINE_BUDGET)
+        let travelling = serde_json::Value::from(self.arguments.as_str()).to_string();
+        fits("the arguments", &travelling, INLINE_BUDGET)
     }
 }
 

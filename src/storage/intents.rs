@@ -33,7 +33,6 @@ pub struct ClaimRequest<'a> {
 #[derive(Debug)]
 pub struct Claim {
     action: ActionId,
-    tenant: Tenant,
     upstream: UpstreamName,
     tool: ToolName,
     arguments: Arguments,
@@ -151,7 +150,6 @@ impl Db {
         .await?;
         Ok(won.map(|_| Claim {
             action: b.action,
-            tenant: b.tenant.clone(),
             upstream: b.upstream.clone(),
             tool: b.tool.clone(),
             arguments: b.arguments.clone(),

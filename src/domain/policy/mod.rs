@@ -19,7 +19,7 @@ use super::ids::{AgentName, GroupName, Installation, Person, RuleName, Tenant, T
 use super::place::{Account, Place};
 use super::requirement::Requirement;
 
-pub use compile::{Fault, compile};
+pub use compile::{Fault, Known, compile};
 pub use decide::Offer;
 pub use definition::*;
 pub use template::PreviewTemplates;
@@ -138,6 +138,9 @@ pub struct Policy {
     people: BTreeMap<Person, Vec<Account>>,
     groups: BTreeMap<GroupName, Group>,
     rules: Vec<compile::Rule>,
+    /// Every pattern of every rule in one set; `owners` says which rule a pattern is of.
+    matcher: globset::GlobSet,
+    owners: Vec<usize>,
     source: Value,
 }
 
@@ -153,6 +156,11 @@ impl Policy {
     /// Every account of a person with an entry; the account itself for one without.
     pub fn accounts_of(&self, person: &Person, pressed_with: &Account) -> Vec<Account> {
         self.people.get(person).cloned().unwrap_or_else(|| vec![pressed_with.clone()])
+    }
+
+    /// Whether the policy has an entry for this person.
+    pub fn knows(&self, person: &Person) -> bool {
+        self.people.contains_key(person)
     }
 
     /// A group's definition.

@@ -1,0 +1,194 @@
+//! Reads TOML key by key, so that every fault of a file comes at once, with its key and what to write instead.
+//!
+//! A value's own text is never repeated: it may be a secret in the wrong place.
+
+use std::time::Duration;
+
+use toml::{Table, Value};
+
+use crate::domain::duration;
+use crate::domain::policy::Fault;
+
+/// Collects the faults of one file.
+pub(super) struct Reader {
+    file: String,
+    faults: Vec<Fault>,
+}
+
+impl Reader {
+    pub(super) fn new(file: impl Into<String>) -> Self {
+        Self { file: file.into(), faults: Vec::new() }
+    }
+
+    pub(super) fn fault(&mut self, key: impl Into<String>, message: impl Into<String>) {
+        self.faults.push(Fault { file: self.file.clone(), key: key.into(), message: message.into() });
+    }
+
+    pub(super) fn into_faults(self) -> Vec<Fault> {
+        self.faults
+    }
+
+    pub(super) fn add(&mut self, faults: Vec<Fault>) {
+        self.faults.extend(faults);
+    }
+}
+
+/// Parses a file's text; the fault names the line and nothing of its content.
+pub(super) fn parse(file: &str, text: &str) -> Result<Table, Fault> {
+    text.parse::<Table>().map_err(|error| {
+        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        Fault { file: file.to_owned(), key: String::new(), message: format!("line {line} is not TOML") }
+    })
+}
+
+/// A value that a key may have.
+pub(super) trait Kind: Sized {
+    /// What to write: "a string".
+    const WANTED: &'static str;
+    fn read(value: Value) -> Option<Self>;
+}
+
+impl Kind for String {
+    const WANTED: &'static str = "a string";
+    fn read(value: Value) -> Option<Self> {
+        match value {
+            Value::String(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+impl Kind for bool {
+    const WANTED: &'static str = "true or false";
+    fn read(value: Value) -> Option<Self> {
+        value.as_bool()
+    }
+}
+
+impl Kind for u32 {
+    const WANTED: &'static str = "a whole number";
+    fn read(value: Value) -> Option<Self> {
+        value.as_integer().and_then(|n| n.try_into().ok())
+    }
+}
+
+impl Kind for f64 {
+    const WANTED: &'static str = "a number";
+    fn read(value: Value) -> Option<Self> {
+        match value {
+            #[expect(clippy::cast_precision_loss, reason = "checked to be a whole number that a double carries")]
+            Value::Integer(n) if n.unsigned_abs() < 1 << 53 => Some(n as f64),
+            Value::Float(n) => Some(n),
+            _ => None,
+        }
+    }
+}
+
+impl Kind for Duration {
+    const WANTED: &'static str = "a duration such as \"25s\", \"10m\" or \"24h\"";
+    fn read(value: Value) -> Option<Self> {
+        duration::parse(value.as_str()?).ok()
+    }
+}
+
+impl Kind for Table {
+    const WANTED: &'static str = "a table";
+    fn read(value: Value) -> Option<Self> {
+        match value {
+            Value::Table(table) => Some(table),
+            _ => None,
+        }
+    }
+}
+
+impl Kind for Value {
+    const WANTED: &'static str = "a value";
+    fn read(value: Value) -> Option<Self> {
+        Some(value)
+    }
+}
+
+impl<T: Kind> Kind for Vec<T> {
+    const WANTED: &'static str = "a list";
+    fn read(value: Value) -> Option<Self> {
+        match value {
+            Value::Array(items) => items.into_iter().map(T::read).collect(),
+            _ => None,
+        }
+    }
+}
+
+/// One table being read. Whatever is left at the end is an unknown key.
+pub(super) struct Section<'r> {
+    reader: &'r mut Reader,
+    path: String,
+    table: Table,
+}
+
+impl<'r> Section<'r> {
+    pub(super) fn new(reader: &'r mut Reader, path: impl Into<String>, table: Table) -> Self {
+        Self { reader, path: path.into(), table }
+    }
+
+    pub(super) fn key(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    pub(super) fn fault(&mut self, key: &str, message: impl Into<String>) {
+        let key = self.key(key);
+        self.reader.fault(key, message);
+    }
+
+    pub(super) fn reader(&mut self) -> &mut Reader {
+        self.reader
+    }
+
+    /// A key that may be absent.
+    pub(super) fn optional<T: Kind>(&mut self, key: &str) -> Option<T> {
+        let value = self.table.remove(key)?;
+        let read = T::read(value);
+        if read.is_none() {
+            self.fault(key, format!("must be {}", T::WANTED));
+        }
+        read
+    }
+
+    /// A key that must be there.
+    pub(super) fn required<T: Kind>(&mut self, key: &str) -> Option<T> {
+        if !self.table.contains_key(key) {
+            self.fault(key, format!("is missing: it must be {}", T::WANTED));
+            return None;
+        }
+        self.optional(key)
+    }
+
+    /// The named tables of a table: `[people.*]`.
+    pub(super) fn tables(&mut self, key: &str) -> Vec<(String, Table)> {
+        let Some(table) = self.optional::<Table>(key) else { return Vec::new() };
+        let mut tables = Vec::new();
+        for (name, value) in table {
+            match value {
+                Value::Table(table) => tables.push((name, table)),
+                _ => self.fault(&format!("{key}.{name}"), "must be a table"),
+            }
+        }
+        tables
+    }
+
+    /// Keys that DESIGN.md has and this version has not: refused by name, never ignored.
+    pub(super) fn not_built(&mut self, keys: &[&str]) {
+        for key in keys {
+            if self.table.remove(*key).is_some() {
+                self.fault(key, "is not available in this version: remove it");
+            }
+        }
+    }
+
+    /// Every key that nothing has asked for is unknown.
+    pub(super) fn end(mut self) {
+        let left: Vec<String> = self.table.keys().cloned().collect();
+        for key in left {
+            self.fault(&key, "is not a known key: remove it, or correct its spelling");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! `[server]` and `[database]`.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use secrecy::{ExposeSecret as _, SecretString};
+use toml::Table;
+use url::Url;
+
+use super::Environment;
+use super::reader::{Reader, Section};
+use super::secret::{self, Rules};
+
+/// `[server]`.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// `/mcp` and `/mcp/{upstream}`.
+    pub agents_listen: SocketAddr,
+    /// `/callbacks/…`.
+    pub callbacks_listen: SocketAddr,
+    /// `/healthz` and `/readyz`.
+    pub admin_listen: SocketAddr,
+    /// The address that agents are told.
+    pub public_url: Url,
+    /// Hosts accepted besides the listen addresses and the public URL's.
+    pub allowed_hosts: Vec<String>,
+    /// Origins accepted from browsers.
+    pub allowed_origins: Vec<String>,
+}
+
+/// `[database]`.
+#[derive(Debug, Clone)]
+pub struct DatabaseConfig {
+    /// Where it is; holds a password.
+    pub url: SecretString,
+    /// Connections of the pool.
+    pub max_connections: u32,
+    /// Whether `serve` applies migrations.
+    pub migrate: bool,
+}
+
+/// Reads `[server]`; every key has a default.
+pub(super) fn server(reader: &mut Reader, table: Option<Table>) -> Option<ServerConfig> {
+    let mut section = Section::new(reader, "server", table.unwrap_or_default());
+    let agents_listen = address(&mut section, "agents_listen", 8080);
+    let callbacks_listen = address(&mut section, "callbacks_listen", 8081);
+    let admin_listen = address(&mut section, "admin_listen", 9090);
+    let public_url: String = section.optional("public_url").unwrap_or_else(|| "http://127.0.0.1:8080".to_owned());
+    let parsed = Url::parse(&public_url).ok().filter(|url| url.has_host() && matches!(url.scheme(), "http" | "https"));
+    if parsed.is_none() {
+        section.fault("public_url", "must be an http or https address, such as \"https://undersign.example\"");
+    }
+    let allowed_hosts = section.optional("allowed_hosts").unwrap_or_default();
+    let allowed_origins = section.optional("allowed_origins").unwrap_or_default();
+    if section.optional::<Duration>("hold").is_some_and(|hold| !hold.is_zero()) {
+        section.fault("hold", "is not available in this version: remove it, or write \"0s\"");
+    }
+    section.end();
+    Some(ServerConfig {
+        agents_listen: agents_listen?,
+        callbacks_listen: callbacks_listen?,
+        admin_listen: admin_listen?,
+        public_url: parsed?,
+        allowed_hosts,
+        allowed_origins,
+    })
+}
+
+fn address(section: &mut Section<'_>, key: &str, port: u16) -> Option<SocketAddr> {
+    let Some(text) = section.optional::<String>(key) else {
+        return Some(SocketAddr::from(([127, 0, 0, 1], port)));
+    };
+    let parsed = text.parse().ok();
+    if parsed.is_none() {
+        section.fault(key, "must be an address and a port, such as \"127.0.0.1:8080\"");
+    }
+    parsed
+}
+
+/// Reads `[database]`.
+pub(super) fn database(
+    reader: &mut Reader,
+    table: Option<Table>,
+    environment: &Environment<'_>,
+) -> Option<DatabaseConfig> {
+    let Some(table) = table else {
+        reader.fault("database", "is missing: add [database] with url = { env = \"DATABASE_URL\" }");
+        return None;
+    };
+    let mut section = Section::new(reader, "database", table);
+    let url = secret::required(&mut section, "url", Rules { shortest: 12 }, environment);
+    if let Some(url) = &url {
+        let parsed = Url::parse(url.expose_secret()).ok();
+        match parsed {
+            Some(url) if matches!(url.scheme(), "postgres" | "postgresql") => {
+                if url.username().is_empty() {
+                    section.fault("url", "names no user: write postgres://USER@HOST/DATABASE");
+                }
+            }
+            _ => section.fault("url", "must be a postgres:// address"),
+        }
+    }
+    let max_connections = section.optional("max_connections").unwrap_or(16);
+    if !(2..=1000).contains(&max_connections) {
+        section.fault("max_connections", "must be from 2 to 1000");
+    }
+    let migrate = section.optional("migrate").unwrap_or(true);
+    section.end();
+    Some(DatabaseConfig { url: url?, max_connections, migrate })
+}
