@@ -88,9 +88,9 @@ impl App {
         match upstream.port.relay(permit, &call.tool, arguments).await {
             Relayed::Result(result) => Reply::Upstream(result),
             Relayed::Error { code, message, data } => Reply::UpstreamError { code, message, data },
-            Relayed::Unavailable => Answer::plain(Code::Unavailable)
-                .detail("The upstream gave no answer; the call may have been sent.")
-                .into(),
+            Relayed::Unavailable => {
+                Answer::plain(Code::Unavailable).detail("The upstream gave no answer; the call may have been sent.").into()
+            }
         }
     }
 
@@ -126,9 +126,7 @@ impl App {
         match validate(definition.input_schema(), arguments.value()) {
             Ok(()) => {}
             Err(SchemaFault::Unfit(place)) => {
-                return Answer::plain(Code::InvalidArguments)
-                    .detail(format!("The fault is at {place}."))
-                    .into();
+                return Answer::plain(Code::InvalidArguments).detail(format!("The fault is at {place}.")).into();
             }
             Err(SchemaFault::Unusable) => {
                 return Answer::plain(Code::Unavailable)

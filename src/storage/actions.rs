@@ -322,9 +322,8 @@ impl Db {
     /// # Errors
     /// The database.
     pub async fn tenant_of(&self, id: ActionId) -> Result<Option<Tenant>> {
-        let tenant = sqlx::query_scalar!("SELECT tenant FROM actions WHERE id = $1", id.uuid())
-            .fetch_optional(&self.pool)
-            .await?;
+        let tenant =
+            sqlx::query_scalar!("SELECT tenant FROM actions WHERE id = $1", id.uuid()).fetch_optional(&self.pool).await?;
         Ok(tenant.map(Tenant::new))
     }
 }

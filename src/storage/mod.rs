@@ -162,5 +162,9 @@ async fn detached<T: Send + 'static>(work: impl Future<Output = Result<T>> + Sen
 }
 
 fn interval(duration: Duration) -> PgInterval {
-    PgInterval { months: 0, days: 0, microseconds: i64::try_from(duration.as_micros()).unwrap_or(i64::MAX) }
+    PgInterval {
+        months: 0,
+        days: 0,
+        microseconds: i64::try_from(duration.as_micros()).unwrap_or(i64::MAX),
+    }
 }

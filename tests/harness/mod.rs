@@ -266,6 +266,16 @@ impl World {
         self.deliver(0, &payload).await
     }
 
+    /// A press of a button of the version of the card that this test saw last.
+    pub async fn press_stale_version(&self, user: &str, card: &Message, button: &str) -> StatusCode {
+        let version = card.versions.len() - 1;
+        let payload = self
+            .slack
+            .stale_click_payload(user, &card.channel, &card.ts, button, version)
+            .unwrap_or_else(|error| panic!("{error}"));
+        self.deliver(0, &payload).await
+    }
+
     /// Signs a payload as Slack does, now, and sends it.
     pub async fn deliver(&self, replica: usize, payload: &Value) -> StatusCode {
         let request = self.slack.sign(payload, now());
@@ -390,10 +400,7 @@ fn setup() -> SlackSetup {
 
 /// Unix seconds.
 pub fn now() -> i64 {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the test plays the world outside, whose clock is the real one"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the test plays the world outside, whose clock is the real one")]
     let now = std::time::SystemTime::now();
     i64::try_from(now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()).unwrap()
 }
@@ -402,8 +409,7 @@ pub fn now() -> i64 {
 async fn database() -> (String, PgPool) {
     static SERIAL: AtomicU32 = AtomicU32::new(0);
     #[expect(clippy::disallowed_methods, reason = "tests/run.sh hands the server over this way")]
-    let server =
-        std::env::var("DATABASE_URL").expect("DATABASE_URL: run tests/run.sh, which arranges Postgres");
+    let server = std::env::var("DATABASE_URL").expect("DATABASE_URL: run tests/run.sh, which arranges Postgres");
     let name = format!("t_{}_{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
     let mut admin = <sqlx::PgConnection as sqlx::Connection>::connect(&server).await.unwrap();
     for statement in [format!("DROP DATABASE IF EXISTS {name}"), format!("CREATE DATABASE {name}")] {
@@ -420,8 +426,7 @@ struct TempDir(PathBuf);
 impl TempDir {
     fn new() -> Self {
         static SERIAL: AtomicU32 = AtomicU32::new(0);
-        let name =
-            format!("undersign-test-{}-{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
+        let name = format!("undersign-test-{}-{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
@@ -460,4 +465,10 @@ where
         results.push(task.await.unwrap());
     }
     results
+}
+
+/// A transaction of the test's own.
+pub async fn begin(db: &PgPool) -> sqlx::Transaction<'static, sqlx::Postgres> {
+    #[expect(clippy::disallowed_methods, reason = "the ban is for the program's pool")]
+    db.begin().await.unwrap()
 }
