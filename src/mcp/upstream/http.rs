@@ -57,7 +57,7 @@ enum Attempt {
     /// Nothing was sent.
     NotSent,
     /// The call was or may have been sent.
-    Sent(Answer),
+    Sent(Box<Answer>),
 }
 
 impl HttpUpstream {
@@ -147,7 +147,7 @@ impl HttpUpstream {
                 return Attempt::NotSent;
             }
         }
-        Attempt::Sent(answer)
+        Attempt::Sent(Box::new(answer))
     }
 
     /// Connects as often as the limit allows, and sends once.
@@ -156,7 +156,7 @@ impl HttpUpstream {
         let mut pauses = PAUSES.into_iter();
         loop {
             if let Attempt::Sent(answer) = self.attempt(call, deadline).await {
-                return outcome::executed(answer);
+                return outcome::executed(*answer);
             }
             match pauses.next().map(|pause| Instant::now() + pause) {
                 Some(next) if next < deadline => sleep_until(next).await,
@@ -169,7 +169,7 @@ impl HttpUpstream {
     pub(super) async fn relay_once(&self, call: &Call<'_>) -> Relayed {
         match self.attempt(call, Instant::now() + self.timeout).await {
             Attempt::NotSent => Relayed::Unavailable,
-            Attempt::Sent(answer) => outcome::relayed(answer),
+            Attempt::Sent(answer) => outcome::relayed(*answer),
         }
     }
 }
