@@ -211,14 +211,16 @@ async fn deny_and_redeem_at_once_never_both() {
         let redeeming =
             tokio::spawn(async move { redeemer.call_with_token("refund_order", arguments, &token).await.code() });
         if round % 3 > 0 {
-            tokio::time::sleep(std::time::Duration::from_millis(round % 3 * 4)).await;
+            tokio::time::sleep(std::time::Duration::from_millis((round % 3) * 4)).await;
         }
         assert_eq!(world.press_stale_version(CYD, &card, "undersign_revoke").await, StatusCode::OK);
         let code = redeeming.await.unwrap();
         let calls = world.shop.ledger().len() - before;
         match code.as_str() {
             "upstream" => {
-                assert_eq!((calls, world.state(&id).await.as_str()), (1, "succeeded"));
+                let state = world.state(&id).await;
+                // The shop refuses when the order is paid back: it was called all the same.
+                assert_eq!((calls, matches!(state.as_str(), "succeeded" | "failed")), (1, true), "{state}");
                 ran += 1;
             }
             "denied" => {

@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::UpstreamConfig;
 use super::connection::{Connection, ListFault};
 use super::outcome::{self, Answer};
+use super::sharing::Sharing;
 use crate::app::ports::{Relayed, Sending, Upstream, UpstreamDown};
 use crate::domain::call::ToolDefinition;
 use crate::domain::ids::ToolName;
@@ -43,6 +44,7 @@ pub struct HttpUpstream {
     headers: HashMap<HeaderName, HeaderValue>,
     timeout: Duration,
     connection: Mutex<Option<Arc<Connection>>>,
+    lists: Sharing<Vec<ToolDefinition>>,
 }
 
 /// One `tools/call`.
@@ -73,6 +75,7 @@ impl HttpUpstream {
             headers: headers.collect(),
             timeout: config.timeout,
             connection: Mutex::new(None),
+            lists: Sharing::new(),
         }
     }
 
@@ -192,7 +195,7 @@ async fn send(connection: &Connection, call: &Call<'_>, time_limit: Duration) ->
 impl Upstream for HttpUpstream {
     async fn tools(&self) -> Result<Vec<ToolDefinition>, UpstreamDown> {
         let deadline = Instant::now() + self.timeout.min(LONGEST_LIST);
-        timeout_at(deadline, self.list()).await.ok().flatten().ok_or(UpstreamDown)
+        timeout_at(deadline, self.lists.ask(self.list())).await.ok().flatten().ok_or(UpstreamDown)
     }
 
     async fn relay(&self, _permit: &Allowed, tool: &ToolName, arguments: Map<String, Value>) -> Relayed {
