@@ -11,6 +11,7 @@ mod slack;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -126,14 +127,18 @@ async fn log(request: Request, next: Next) -> Response {
     response
 }
 
-/// Reads a body up to a limit and not a byte further.
+/// How long a body may take to arrive.
+const BODY_TIME: Duration = Duration::from_secs(10);
+
+/// Reads a body up to a limit and not a byte further, nor for longer than [`BODY_TIME`].
 async fn read(body: Body, limit: usize) -> Result<Bytes, Response> {
-    match Limited::new(body, limit).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
+    match tokio::time::timeout(BODY_TIME, Limited::new(body, limit).collect()).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
             Err(plain(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"))
         }
-        Err(_) => Err(plain(StatusCode::BAD_REQUEST, "the body broke off")),
+        Ok(Err(_)) => Err(plain(StatusCode::BAD_REQUEST, "the body broke off")),
+        Err(_) => Err(plain(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
     }
 }
 

@@ -48,10 +48,10 @@ pub struct HttpUpstream {
 }
 
 /// One `tools/call`.
-struct Call<'a> {
-    tool: &'a ToolName,
-    arguments: &'a Map<String, Value>,
-    idempotency_key: Option<&'a str>,
+pub(super) struct Call<'a> {
+    pub(super) tool: &'a ToolName,
+    pub(super) arguments: &'a Map<String, Value>,
+    pub(super) idempotency_key: Option<&'a str>,
 }
 
 /// What one attempt came to.
@@ -59,7 +59,7 @@ enum Attempt {
     /// Nothing was sent.
     NotSent,
     /// The call was or may have been sent.
-    Sent(Answer),
+    Sent(Box<Answer>),
 }
 
 impl HttpUpstream {
@@ -150,7 +150,30 @@ impl HttpUpstream {
                 return Attempt::NotSent;
             }
         }
-        Attempt::Sent(answer)
+        Attempt::Sent(Box::new(answer))
+    }
+
+    /// Connects as often as the limit allows, and sends once.
+    pub(super) async fn send_once(&self, call: &Call<'_>, time_limit: Duration) -> Outcome {
+        let deadline = Instant::now() + time_limit;
+        let mut pauses = PAUSES.into_iter();
+        loop {
+            if let Attempt::Sent(answer) = self.attempt(call, deadline).await {
+                return outcome::executed(*answer);
+            }
+            match pauses.next().map(|pause| Instant::now() + pause) {
+                Some(next) if next < deadline => sleep_until(next).await,
+                _ => return Outcome::Failed { detail: FailureDetail::NotSent, result: None },
+            }
+        }
+    }
+
+    /// One attempt, for a call that policy allows.
+    pub(super) async fn relay_once(&self, call: &Call<'_>) -> Relayed {
+        match self.attempt(call, Instant::now() + self.timeout).await {
+            Attempt::NotSent => Relayed::Unavailable,
+            Attempt::Sent(answer) => outcome::relayed(*answer),
+        }
     }
 }
 
@@ -176,11 +199,7 @@ impl Upstream for HttpUpstream {
     }
 
     async fn relay(&self, _permit: &Allowed, tool: &ToolName, arguments: Map<String, Value>) -> Relayed {
-        let call = Call { tool, arguments: &arguments, idempotency_key: None };
-        match self.attempt(&call, Instant::now() + self.timeout).await {
-            Attempt::NotSent => Relayed::Unavailable,
-            Attempt::Sent(answer) => outcome::relayed(answer),
-        }
+        self.relay_once(&Call { tool, arguments: &arguments, idempotency_key: None }).await
     }
 
     async fn execute(&self, sending: &Sending) -> Outcome {
@@ -190,22 +209,5 @@ impl Upstream for HttpUpstream {
             idempotency_key: Some(sending.idempotency_key()),
         };
         self.send_once(&call, sending.time_limit()).await
-    }
-}
-
-impl HttpUpstream {
-    /// Connects as often as the limit allows, and sends once.
-    async fn send_once(&self, call: &Call<'_>, time_limit: Duration) -> Outcome {
-        let deadline = Instant::now() + time_limit;
-        let mut pauses = PAUSES.into_iter();
-        loop {
-            if let Attempt::Sent(answer) = self.attempt(call, deadline).await {
-                return outcome::executed(answer);
-            }
-            match pauses.next().map(|pause| Instant::now() + pause) {
-                Some(next) if next < deadline => sleep_until(next).await,
-                _ => return Outcome::Failed { detail: FailureDetail::NotSent, result: None },
-            }
-        }
     }
 }
