@@ -30,7 +30,29 @@ fn the_example_is_accepted_and_explained() {
     let output = check(&example(), ENVIRONMENT);
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    insta::assert_snapshot!(said, @"");
+    insta::assert_snapshot!(said, @r#"
+    tenant acme
+      agents     support-bot
+      upstreams  shop
+      rules
+        deletions: require_approval for shop/delete_*
+          risk    critical
+          needs   2 of data-owners, not the agent's owner
+          asks    slack:main/C0DATA
+          within  10m to decide, 10m to redeem
+        large-refunds: require_approval for shop/refund_order
+          when    args.amount_cents > thresholds.refund_auto
+          risk    high
+          needs   1 of payments, not the agent's owner
+          asks    slack:main/C0PAY
+          within  10m to decide, 10m to redeem
+        never-drop: deny for shop/drop_*
+        read-only: allow for shop/get_*, shop/list_*
+        small-refunds: allow for shop/refund_order
+          when    args.amount_cents <= thresholds.refund_auto
+      every other tool: not_allowed
+    no faults
+    "#);
     assert!(!said.contains("canary"));
 }
 
@@ -39,7 +61,12 @@ fn a_missing_environment_names_every_variable_and_no_value() {
     let output = check(&example(), &ENVIRONMENT[..1]);
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stdout).unwrap().replace(env!("CARGO_MANIFEST_DIR"), "");
-    insta::assert_snapshot!(said, @"");
+    insta::assert_snapshot!(said, @r#"
+    /deploy/example/undersign.toml: token_keys[0].secret: the environment variable UNDERSIGN_TOKEN_KEY is not set
+    /deploy/example/undersign.toml: slack.main.signing_secret: the environment variable SLACK_SIGNING_SECRET is not set
+    /deploy/example/undersign.toml: slack.main.bot_token: the environment variable SLACK_BOT_TOKEN is not set
+    /deploy/example/undersign.toml: tenants.acme.upstreams.shop.headers.Authorization: the environment variable SHOP_AUTHORIZATION is not set
+    "#);
     assert!(!said.contains("canary"));
 }
 
@@ -51,7 +78,11 @@ fn faults_of_every_section_come_at_once() {
     use std::os::unix::fs::PermissionsExt as _;
     let mode = std::fs::Permissions::from_mode(0o644);
     std::fs::set_permissions(directory.join("world-readable"), mode).unwrap();
-    std::fs::write(directory.join("policy/team.toml"), "[[rules]]\nname = \"r\"\ntools = [\"shop/*\"]\ndecision = \"allow\"\n").unwrap();
+    std::fs::write(
+        directory.join("policy/team.toml"),
+        "[[rules]]\nname = \"r\"\ntools = [\"shop/*\"]\ndecision = \"allow\"\n",
+    )
+    .unwrap();
     let config = r#"
         colour = "blue"
         [server]
@@ -99,12 +130,42 @@ fn faults_of_every_section_come_at_once() {
     std::fs::write(directory.join("undersign.toml"), config).unwrap();
     let output = check(
         &directory.join("undersign.toml"),
-        &[("SHORT", "short"), ("PLACEHOLDER", "changeme-changeme-changeme"), ("SPACED", "xoxb-canary-0123456789\n")],
+        &[
+            ("SHORT", "short"),
+            ("PLACEHOLDER", "changeme-changeme-changeme"),
+            ("SPACED", "xoxb-canary-0123456789\n"),
+        ],
     );
     std::fs::remove_dir_all(&directory).unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stdout).unwrap().replace(&format!("{}/", directory.display()), "");
-    insta::assert_snapshot!(said, @"");
+    insta::assert_snapshot!(said, @r#"
+    undersign.toml: discord: is not available in this version: remove it
+    undersign.toml: colour: is not a known key: remove it, or correct its spelling
+    undersign.toml: server.agents_listen: must be an address and a port, such as "127.0.0.1:8080"
+    undersign.toml: server.hold: is not available in this version: remove it, or write "0s"
+    undersign.toml: database.url: must be { file = "…" } or { env = "…" }; a secret is never written here itself
+    undersign.toml: token_keys[0].secret: is too short: it must have at least 32 bytes
+    undersign.toml: token_keys[0].id: must be 1 to 32 letters, digits, '-' or '_'
+    undersign.toml: token_keys[1].secret: world-readable can be read by everybody: chmod o-r it
+    undersign.toml: slack.main.team_id: must be an id such as "T0123ABCD"
+    undersign.toml: slack.main.signing_secret: is a placeholder: put the real secret there
+    undersign.toml: slack.main.bot_token: has white space or line ends around it or control characters in it: remove them
+    undersign.toml: slack.main.app_token: is not available in this version: remove it
+    undersign.toml: tenants.acme.agents.bot.key_sha256: must be 64 hex digits, as `undersign agent-key` prints them
+    undersign.toml: tenants.acme.upstreams.a__b: is named with other than a-z, 0-9, '-' and '_', or has '__' in it or '_' at its end
+    undersign.toml: tenants.acme.upstreams.a__b.command: is not available in this version: remove it
+    undersign.toml: tenants.acme.upstreams.file.url: must be http or https
+    undersign.toml: tenants.acme.upstreams.mapped.url: must not be a link-local or unspecified address
+    undersign.toml: tenants.acme.upstreams.octal.url: must not be a link-local or unspecified address
+    undersign.toml: tenants.acme.upstreams.plain.url: is plain http to another host: use https, or set allow_insecure = true
+    undersign.toml: tenants.acme.upstreams.shop.url: must not be a link-local or unspecified address
+    undersign.toml: tenants.acme.upstreams.user.url: must not hold a user name or password: use headers
+    undersign.toml: tenants.acme.agents.bot.owner: is nobody of the policy's [people]
+    undersign.toml: tenants.empty.agents: is missing: add [tenants.NAME.agents.NAME] with key_sha256
+    undersign.toml: tenants.empty.upstreams: is missing: add [tenants.NAME.upstreams.NAME] with url
+    nowhere: can't be read: entity not found
+    "#);
     assert!(!said.contains("canary") && !said.contains("changeme"));
 }
 
@@ -112,5 +173,8 @@ fn faults_of_every_section_come_at_once() {
 fn a_file_that_cannot_be_read_is_another_exit_code() {
     let output = check(Path::new("/nowhere/undersign.toml"), &[]);
     assert_eq!(output.status.code(), Some(2));
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "/nowhere/undersign.toml: can't be read: entity not found\n");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "/nowhere/undersign.toml: can't be read: entity not found\n"
+    );
 }

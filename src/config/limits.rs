@@ -54,9 +54,6 @@ pub(super) fn public_bind(
         reader
             .fault("server.agents_listen", "is public and no agent is configured: add [tenants.*.agents.*]");
     }
-    if tenants.is_empty() {
-        reader.fault("tenants", "is missing: add [tenants.NAME] with policy, agents and upstreams");
-    }
     if !server.admin_listen.ip().is_loopback() {
         reader.fault("server.admin_listen", "must be a loopback address: it has no authentication");
     }

@@ -129,8 +129,14 @@ fn build(mut reader: Reader, table: toml::Table, environment: &Environment<'_>) 
     let server = server::server(&mut reader, server);
     let database = server::database(&mut reader, database, environment);
     let token_keys = limits::token_keys(&mut reader, token_keys, environment);
+    // What is declared counts as known, so that a fault in it is told once and not again by every policy.
+    let installations = slack.iter().map(|(name, _)| Installation::from(name.as_str())).collect();
+    let no_tenant = tenants.is_empty();
     let slack = chat::slack(&mut reader, slack, environment);
-    let tenants = tenants::tenants(&mut reader, tenants, &slack, environment);
+    let tenants = tenants::tenants(&mut reader, tenants, &installations, environment);
+    if no_tenant {
+        reader.fault("tenants", "is missing: add [tenants.NAME] with policy, agents and upstreams");
+    }
     if let Some(server) = &server {
         limits::public_bind(&mut reader, server, &tenants);
     }

@@ -135,7 +135,11 @@ impl<'r> Section<'r> {
     }
 
     pub(super) fn key(&self, key: &str) -> String {
-        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+        match (self.path.as_str(), key) {
+            ("", key) => key.to_owned(),
+            (path, "") => path.to_owned(),
+            (path, key) => format!("{path}.{key}"),
+        }
     }
 
     pub(super) fn fault(&mut self, key: &str, message: impl Into<String>) {

@@ -11,7 +11,7 @@ use url::{Host, Url};
 
 use super::reader::{Reader, Section};
 use super::secret::{self, Rules};
-use super::{Environment, SlackConfig, policy};
+use super::{Environment, policy};
 use crate::domain::ids::{AgentName, Installation, Person, Tenant, UpstreamName};
 use crate::domain::policy::{Known, Policy};
 
@@ -52,7 +52,7 @@ pub struct UpstreamConfig {
 pub(super) fn tenants(
     reader: &mut Reader,
     tables: Vec<(String, Table)>,
-    slack: &BTreeMap<Installation, SlackConfig>,
+    installations: &BTreeSet<Installation>,
     environment: &Environment<'_>,
 ) -> BTreeMap<Tenant, TenantConfig> {
     let mut all = BTreeMap::new();
@@ -80,7 +80,7 @@ pub(super) fn tenants(
             .filter_map(|(upstream, table)| self::upstream(reader, &name, upstream, table, environment))
             .collect();
         let Some(directory) = directory else { continue };
-        let known = Known { slack: slack.keys().cloned().collect(), upstreams: names };
+        let known = Known { slack: installations.clone(), upstreams: names };
         let tenant = Tenant::new(name.clone());
         match policy::load(tenant.clone(), &environment.directory().join(directory), &known) {
             Ok(policy) => {
