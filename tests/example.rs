@@ -178,3 +178,14 @@ fn a_file_that_cannot_be_read_is_another_exit_code() {
         "/nowhere/undersign.toml: can't be read: entity not found\n"
     );
 }
+
+#[test]
+fn the_readme_shows_the_example_files_as_they_are() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    let readme = read("README.md");
+    for path in ["deploy/example/undersign.toml", "deploy/example/policy/acme/payments.toml"] {
+        let block = format!("```toml\n{}```", read(path));
+        assert!(readme.contains(&block), "README.md does not show {path} as it is");
+    }
+}
