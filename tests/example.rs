@@ -1,5 +1,8 @@
 //! What the README shows is accepted as it stands, and what `check` says is what people will read.
 
+#![expect(clippy::unwrap_used, reason = "a test's helper that can't go on fails the test")]
+
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -75,7 +78,6 @@ fn faults_of_every_section_come_at_once() {
     let directory = std::env::temp_dir().join(format!("undersign-check-{}", std::process::id()));
     std::fs::create_dir_all(directory.join("policy")).unwrap();
     std::fs::write(directory.join("world-readable"), "0123456789abcdef0123456789abcdef").unwrap();
-    use std::os::unix::fs::PermissionsExt as _;
     let mode = std::fs::Permissions::from_mode(0o644);
     std::fs::set_permissions(directory.join("world-readable"), mode).unwrap();
     std::fs::write(

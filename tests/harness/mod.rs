@@ -4,10 +4,12 @@
 //! reached over HTTP as its users reach it.
 
 #![expect(dead_code, reason = "each test binary uses its own part of the harness")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a harness that can't go on fails its test")]
 
 mod agent;
 mod checker;
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,7 +21,7 @@ use undersign::cli::serve::Service;
 use undersign::demo::shop::FakeShop;
 use undersign::demo::slack::{FakeSlack, Message, SlackChannel, SlackSetup, SlackUser, SlackUsergroup};
 
-pub use agent::{Agent, Answer, Era};
+pub use agent::{Agent, Answer};
 
 pub const TEAM: &str = "T0HOME0001";
 pub const APP: &str = "A0APP00001";
@@ -159,17 +161,19 @@ impl World {
             let mut text = format!("[tenants.{tenant}]\npolicy = \"policy/{tenant}\"\n");
             for (agent, key, owned) in agents {
                 let hash = hex::encode(<sha2::Sha256 as sha2::Digest>::digest(key.as_bytes()));
-                text += &format!("[tenants.{tenant}.agents.{agent}]\nkey_sha256 = [\"{hash}\"]\n");
+                text.push_str(
+                    &["[tenants.", tenant, ".agents.", agent, "]\nkey_sha256 = [\"", &hash, "\"]\n"].concat(),
+                );
                 if *owned {
                     text += "owner = \"ana\"\n";
                 }
             }
-            text += &format!(
+            let upstream = format!(
                 "[tenants.{tenant}.upstreams.shop]\nurl = \"{}\"\nenvironment = \"production\"\ntimeout = \"3s\"\n\
                  headers = {{ Authorization = {{ env = \"SHOP_TOKEN\" }} }}\n",
                 self.shop.url()
             );
-            text
+            text + &upstream
         };
         format!(
             "[server]\nagents_listen = \"127.0.0.1:0\"\ncallbacks_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
@@ -188,7 +192,6 @@ impl World {
         let path = self.dir.path().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, content).unwrap();
-        use std::os::unix::fs::PermissionsExt as _;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
 

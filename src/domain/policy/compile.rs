@@ -236,7 +236,11 @@ impl Compiler<'_> {
                     usergroups.push((account.installation, account.user));
                 }
                 _ => {
-                    self.fault(file, &key, format!("'{text}' is not a user group: write \"installation/S…\""))
+                    self.fault(
+                        file,
+                        &key,
+                        format!("'{text}' is not a user group: write \"installation/S…\""),
+                    );
                 }
             }
         }
@@ -290,7 +294,7 @@ impl Compiler<'_> {
             let upstream = pattern.split_once('/').map(|(upstream, _)| upstream);
             match upstream {
                 None => {
-                    self.fault(file, &key, format!("'{pattern}' names no upstream: write \"upstream/tool\""))
+                    self.fault(file, &key, format!("'{pattern}' names no upstream: write \"upstream/tool\""));
                 }
                 Some(upstream)
                     if !upstream.contains(['*', '?', '[', '{'])
@@ -380,7 +384,7 @@ impl Compiler<'_> {
                             "asks for {count} of {name}, which has {} people: nobody could ever meet it",
                             group.people.len()
                         ),
-                    )
+                    );
                 }
                 Some(_) => {}
             }
@@ -436,10 +440,14 @@ impl Compiler<'_> {
                     places.push(place);
                 }
                 Some(_) => {
-                    self.fault(file, key, format!("'{text}': Discord is not available in this version"))
+                    self.fault(file, key, format!("'{text}': Discord is not available in this version"));
                 }
                 None => {
-                    self.fault(file, key, format!("'{text}' is not a place: write \"slack:installation/C…\""))
+                    self.fault(
+                        file,
+                        key,
+                        format!("'{text}' is not a place: write \"slack:installation/C…\""),
+                    );
                 }
             }
         }

@@ -187,7 +187,7 @@ async fn send(connection: &Connection, call: &Call<'_>, time_limit: Duration) ->
         meta.0.0.insert(IDEMPOTENCY_KEY.to_owned(), Value::from(key));
         options = options.with_meta(meta);
     }
-    let request = ClientRequest::CallToolRequest(CallToolRequest::new(parameters).into());
+    let request = ClientRequest::CallToolRequest(CallToolRequest::new(parameters));
     connection.peer().send_cancellable_request(request, options).await?.await_response().await
 }
 
