@@ -364,6 +364,27 @@ impl World {
         (parked.action_id(), granted.token().unwrap())
     }
 
+    /// Another refund, approved by Ben.
+    pub async fn approved_other(&self) -> (String, String) {
+        let arguments = serde_json::json!({ "order_id": "A-17", "amount_cents": 9_500 });
+        let agent = self.agent(BOT_KEY);
+        let id = agent.call("refund_order", arguments).await.action_id();
+        let card = self.card_where(|card| card.text.contains(&id)).await;
+        self.press(BEN, &card, "undersign_approve").await;
+        let token = agent.approval(&id, 30).await.token().unwrap();
+        (id, token)
+    }
+
+    /// Runs the binary with the world's configuration and environment; the configuration's path is the last argument.
+    pub fn run(&self, arguments: &[&str]) -> std::process::Output {
+        std::process::Command::new(env!("CARGO_BIN_EXE_undersign"))
+            .args(arguments)
+            .arg(self.config_path())
+            .envs(self.environment())
+            .output()
+            .unwrap()
+    }
+
     /// Checks what must hold after every story, then stops the replicas.
     pub async fn finish(mut self) {
         for replica in self.replicas.drain(..) {
