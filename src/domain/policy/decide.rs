@@ -78,7 +78,13 @@ impl Policy {
     }
 
     /// The rules whose `tools` name this tool, in the order of their names.
+    ///
+    /// None names a tool that ends in `..`: the set of patterns takes names for paths of files, where that is no name
+    /// of a file, and would leave out rules that deny.
     fn naming(&self, upstream: &UpstreamName, tool: &ToolName) -> Vec<&Rule> {
+        if tool.as_str().rsplit('/').next() == Some("..") {
+            return Vec::new();
+        }
         let mut indices: Vec<usize> = self
             .matcher
             .matches(format!("{upstream}/{tool}"))
