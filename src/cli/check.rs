@@ -85,8 +85,16 @@ fn print_rule(rule: &RuleView) {
     }
     if let Some(approval) = &rule.approval {
         println!("      risk    {}", approval.risk.as_str());
-        println!("      needs   {}{}", approval.needs, if approval.separate_proposer { ", not the agent's owner" } else { "" });
+        println!(
+            "      needs   {}{}",
+            approval.needs,
+            if approval.separate_proposer { ", not the agent's owner" } else { "" }
+        );
         println!("      asks    {}", approval.post_to.join(", "));
-        println!("      within  {} to decide, {} to redeem", human(approval.expires), human(approval.redeem_within));
+        println!(
+            "      within  {} to decide, {} to redeem",
+            human(approval.expires),
+            human(approval.redeem_within)
+        );
     }
 }

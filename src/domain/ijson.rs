@@ -90,7 +90,9 @@ pub enum ValueFault {
         at: usize,
     },
     /// An integer beyond ±(2^53-1).
-    #[error("the number at byte {at} is an integer beyond 2^53-1, which not every program reads alike: send it as a string")]
+    #[error(
+        "the number at byte {at} is an integer beyond 2^53-1, which not every program reads alike: send it as a string"
+    )]
     UnsafeInteger {
         /// Where.
         at: usize,

@@ -143,9 +143,28 @@ mod tests {
     #[test]
     fn known_tricks_are_escaped() {
         let tricks = [
-            '\u{202e}', '\u{2066}', '\u{2069}', '\u{200b}', '\u{200d}', '\u{2060}', '\u{feff}', '\u{ad}', '\u{e0100}',
-            '\u{e0041}', '\u{1d173}', '\u{3164}', '\u{2028}', '\u{1}', '\u{85}', '\u{9f}', '\u{7f}', '\u{a0}', '\u{e000}',
-            '\u{61c}', '\u{180e}', '\u{2800}',
+            '\u{202e}',
+            '\u{2066}',
+            '\u{2069}',
+            '\u{200b}',
+            '\u{200d}',
+            '\u{2060}',
+            '\u{feff}',
+            '\u{ad}',
+            '\u{e0100}',
+            '\u{e0041}',
+            '\u{1d173}',
+            '\u{3164}',
+            '\u{2028}',
+            '\u{1}',
+            '\u{85}',
+            '\u{9f}',
+            '\u{7f}',
+            '\u{a0}',
+            '\u{e000}',
+            '\u{61c}',
+            '\u{180e}',
+            '\u{2800}',
         ];
         for trick in tricks {
             let text = format!("a{trick}b");
@@ -170,7 +189,10 @@ mod tests {
 
     #[test]
     fn warnings_name_what_they_find() {
-        assert!(warnings("plain text, 日本語 カナ ひら, Ωmega is Greek alone: ωμέγα").contains(&TextWarning::MixedScripts));
+        assert!(
+            warnings("plain text, 日本語 カナ ひら, Ωmega is Greek alone: ωμέγα")
+                .contains(&TextWarning::MixedScripts)
+        );
         assert!(warnings("p\u{430}ypal").contains(&TextWarning::MixedScripts));
         assert!(warnings("日本語カナ привет ωμέγα hello\nline").is_empty());
         assert!(warnings("cafe\u{301}").contains(&TextWarning::NotNormalized));

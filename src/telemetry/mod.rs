@@ -1,7 +1,8 @@
 //! Logs: `tracing`, as text or JSON, to standard error.
 //!
 //! Libraries that print whole requests at their finer levels are held at `warn`, whatever the user's filter says: no
-//! argument, token, signature or header value may reach a log line.
+//! argument, token, signature or header value may reach a log line. rmcp is silent: its warnings hold the error texts of
+//! upstreams, and its errors their addresses.
 
 use tracing_subscriber::filter::{EnvFilter, LevelFilter, Targets};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
@@ -18,8 +19,7 @@ pub enum Format {
 }
 
 /// Crates whose finer levels print what must not be printed.
-const HELD: [&str; 11] = [
-    "rmcp",
+const HELD: [&str; 10] = [
     "slack_morphism",
     "sqlx",
     "hyper",
@@ -49,6 +49,7 @@ fn ceiling() -> Targets {
     Targets::new()
         .with_default(LevelFilter::TRACE)
         .with_targets(HELD.map(|target| (target, LevelFilter::WARN)))
+        .with_target("rmcp", LevelFilter::OFF)
 }
 
 #[cfg(test)]
@@ -64,6 +65,7 @@ mod tests {
             assert!(!ceiling.would_enable(&format!("{target}::inner"), &Level::INFO), "{target}");
             assert!(ceiling.would_enable(target, &Level::WARN), "{target}");
         }
+        assert!(!ceiling.would_enable("rmcp::service", &Level::ERROR));
         assert!(ceiling.would_enable("undersign", &Level::TRACE));
     }
 }

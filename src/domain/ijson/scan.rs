@@ -113,7 +113,9 @@ impl<'a> Scan<'a> {
             self.skip_space();
             let Some(byte) = self.peek() else { return Err(self.grammar()) };
             next = match (next, byte) {
-                (Next::ValueOrEnd, b']') | (Next::NameOrEnd, b'}') => self.close(byte)?,
+                (Next::ValueOrEnd, b']') | (Next::NameOrEnd, b'}') | (Next::CommaOrEnd, b']' | b'}') => {
+                    self.close(byte)?
+                }
                 (Next::Value | Next::ValueOrEnd, _) => self.value(byte)?,
                 (Next::Name | Next::NameOrEnd, b'"') => self.name()?,
                 (Next::CommaOrEnd, b',') => {
@@ -124,7 +126,6 @@ impl<'a> Scan<'a> {
                         None => return Err(self.grammar()),
                     }
                 }
-                (Next::CommaOrEnd, b']' | b'}') => self.close(byte)?,
                 _ => return Err(self.grammar()),
             };
             if self.levels.is_empty() {

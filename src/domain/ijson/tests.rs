@@ -15,16 +15,42 @@ fn verdict(value: &str) -> &'static str {
 #[test]
 fn numbers_are_judged_by_their_text() {
     for accepted in [
-        "1", "1.0", "1e0", "100e-2", "0", "0.0", "0e5", "9007199254740991", "-9007199254740991", "1e21", "1.5e300",
-        "0.1", "333333333.33333329", "1.00000000000000000000", "5e-324", "2.2250738585072014e-308",
+        "1",
+        "1.0",
+        "1e0",
+        "100e-2",
+        "0",
+        "0.0",
+        "0e5",
+        "9007199254740991",
+        "-9007199254740991",
+        "1e21",
+        "1.5e300",
+        "0.1",
+        "333333333.33333329",
+        "1.00000000000000000000",
+        "5e-324",
+        "2.2250738585072014e-308",
         "0.00000000000000000000e999999999999999999999",
     ] {
         assert_eq!(verdict(accepted), "accept", "{accepted}");
     }
     for refused in [
-        "-0", "-0.0", "-0e5", "9007199254740992", "9007199254740993", "18446744073709551615", "-9007199254740992",
-        "9007199254740992.0", "1e20", "0.1000000000000000055511151231257827", "1e-400", "4e-324", "1e400",
-        "12345678901234567890123", "1e99999999999999999999",
+        "-0",
+        "-0.0",
+        "-0e5",
+        "9007199254740992",
+        "9007199254740993",
+        "18446744073709551615",
+        "-9007199254740992",
+        "9007199254740992.0",
+        "1e20",
+        "0.1000000000000000055511151231257827",
+        "1e-400",
+        "4e-324",
+        "1e400",
+        "12345678901234567890123",
+        "1e99999999999999999999",
     ] {
         assert_eq!(verdict(refused), "value", "{refused}");
     }
@@ -41,9 +67,24 @@ fn strings_are_judged_after_unescaping() {
     assert_eq!(verdict(r#""\u0000""#), "value");
     assert_eq!(verdict(r#"{"a\u0000":1}"#), "value");
     for refused in [
-        r#""\ud800""#, r#""\udc00\ud800""#, r#""\ud800x""#, r#""\ud800\u0041""#, "\"\u{1}\"", r#""\x""#, r#""\u12""#,
-        r#"{"a":1,"a":2}"#, r#"{"a":1,"\u0061":2}"#, r#"{"$serde_json::private::RawValue":"[1]"}"#,
-        r#"{"$serde_json::private::anything":1}"#, "[1,]", "{\"a\":1,}", "[1 2]", "{1:2}", "// c\n1", "[}", "\"",
+        r#""\ud800""#,
+        r#""\udc00\ud800""#,
+        r#""\ud800x""#,
+        r#""\ud800\u0041""#,
+        "\"\u{1}\"",
+        r#""\x""#,
+        r#""\u12""#,
+        r#"{"a":1,"a":2}"#,
+        r#"{"a":1,"\u0061":2}"#,
+        r#"{"$serde_json::private::RawValue":"[1]"}"#,
+        r#"{"$serde_json::private::anything":1}"#,
+        "[1,]",
+        "{\"a\":1,}",
+        "[1 2]",
+        "{1:2}",
+        "// c\n1",
+        "[}",
+        "\"",
     ] {
         assert_eq!(verdict(refused), "envelope", "{refused}");
     }
@@ -66,7 +107,8 @@ fn depth_is_counted_from_the_arguments_object_and_over_the_body() {
     let body = |levels| format!(r#"{{"params":{{"arguments":{}}}}}"#, nest(levels));
     assert!(scan_body(body(64).as_bytes()).is_ok());
     assert!(scan_body(body(65).as_bytes()).is_err());
-    let elsewhere = |levels: usize| format!(r#"{{"x":{}{}}}"#, "[".repeat(levels - 1), "]".repeat(levels - 1));
+    let elsewhere =
+        |levels: usize| format!(r#"{{"x":{}{}}}"#, "[".repeat(levels - 1), "]".repeat(levels - 1));
     assert!(scan_body(elsewhere(80).as_bytes()).is_ok());
     assert!(scan_body(elsewhere(81).as_bytes()).is_err());
     assert!(scan_body("[".repeat(100_000).as_bytes()).is_err());
@@ -100,8 +142,11 @@ fn size_encoding_and_marks() {
 #[test]
 fn no_message_repeats_what_was_sent() {
     let secret = "swordfish";
-    for text in [format!("{{\"{secret}\":1,\"{secret}\":2}}"), format!("{{\"a\":\"{secret}\\u0000\"}}"), secret.to_owned()]
-    {
+    for text in [
+        format!("{{\"{secret}\":1,\"{secret}\":2}}"),
+        format!("{{\"a\":\"{secret}\\u0000\"}}"),
+        secret.to_owned(),
+    ] {
         let fault = scan_arguments(text.as_bytes()).unwrap_err();
         assert!(!fault.to_string().contains(secret) && !format!("{fault:?}").contains(secret));
     }
@@ -113,7 +158,10 @@ fn json_text() -> impl Strategy<Value = String> {
         any::<f64>().prop_filter("finite", |n| n.is_finite()).prop_map(|n| format!("{n:e}")),
         "-?(0|[1-9][0-9]{0,25})(\\.[0-9]{1,25})?([eE][+-]?[0-9]{1,3})?",
     ];
-    let string = prop_oneof!["[a-c\\\\u00e9\u{1f600}]{0,4}".prop_map(|s| Value::from(s).to_string()), Just(r#""\u0061""#.to_owned())];
+    let string = prop_oneof![
+        "[a-c\\\\u00e9\u{1f600}]{0,4}".prop_map(|s| Value::from(s).to_string()),
+        Just(r#""\u0061""#.to_owned())
+    ];
     let leaf = prop_oneof![number, string, Just("null".to_owned()), Just("true".to_owned())];
     leaf.prop_recursive(4, 24, 4, |inner| {
         prop_oneof![
