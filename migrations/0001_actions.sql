@@ -76,6 +76,7 @@ BEGIN
     RAISE EXCEPTION 'illegal transition % -> % of action %', OLD.state, NEW.state, OLD.id
       USING ERRCODE = 'integrity_constraint_violation', CONSTRAINT = 'actions_guard_transition';
   END IF;
+  IF OLD.state <> NEW.state THEN NEW.revision := OLD.revision + 1; END IF;
   -- A BEFORE ROW trigger runs once the row lock is held, so this clock is true; a WHERE clause is evaluated before a
   -- lock wait. Too late gives NULL: no row is updated.
   IF OLD.state = 'pending' AND NEW.state = 'approved' THEN

@@ -15,6 +15,9 @@ use crate::domain::policy::{Allowed, CallFacts, Decision, Gate};
 use crate::domain::token;
 use crate::storage::{self, NewAction, Parked};
 
+/// The longest run id that is bound, in bytes.
+const MAX_RUN: usize = 128;
+
 /// The token as an agent presented it.
 pub(super) enum Presented {
     /// None.
@@ -113,6 +116,11 @@ impl App {
             Ok(read) => read.arguments,
             Err(fault) => return argument_refusal(&fault).into(),
         };
+        if call.run.as_ref().is_some_and(|run| run.len() > MAX_RUN || run.chars().any(char::is_control)) {
+            let detail =
+                "_meta dev.undersign/run must have at most 128 characters and no control characters.";
+            return Answer::plain(Code::UnsupportedValue).detail(detail).into();
+        }
         let Ok(tools) = upstream.port.tools().await else {
             return Answer::plain(Code::Unavailable).detail("The upstream can't be reached.").into();
         };

@@ -166,15 +166,10 @@ impl Db {
                   WHERE tenant = $1 AND content_digest = $2 AND state IN ('pending', 'approved')
                     AND coalesce(redeem_by, expires_at) <= now() FOR NO KEY UPDATE
                ), x AS (
-                 UPDATE actions a SET state = 'expired', revision = a.revision + 1,
+                 UPDATE actions a SET state = 'expired',
                         decided_at = coalesce(a.decided_at, clock_timestamp())
                    FROM due WHERE a.id = due.id AND a.state IN ('pending', 'approved')
-                 RETURNING a.id, a.tenant, a.post_to, a.revision
-               ), o AS (
-                 INSERT INTO outbox (action_id, tenant, destination, kind, revision)
-                 SELECT x.id, x.tenant, place, 'card', x.revision FROM x, unnest(x.post_to) AS place
-                 ON CONFLICT (action_id, destination, kind, detail)
-                   DO UPDATE SET revision = greatest(outbox.revision, excluded.revision)
+                 RETURNING a.id, a.tenant
                )
                INSERT INTO audit_events (tenant, action_id, kind, body) SELECT tenant, id, 'expired', $3 FROM x"#,
             tenant.as_str(),
@@ -197,15 +192,10 @@ impl Db {
                   WHERE state IN ('pending', 'approved') AND coalesce(redeem_by, expires_at) <= now()
                   ORDER BY coalesce(redeem_by, expires_at) LIMIT 200 FOR NO KEY UPDATE SKIP LOCKED
                ), x AS (
-                 UPDATE actions a SET state = 'expired', revision = a.revision + 1,
+                 UPDATE actions a SET state = 'expired',
                         decided_at = coalesce(a.decided_at, clock_timestamp())
                    FROM due WHERE a.id = due.id AND a.state IN ('pending', 'approved')
-                 RETURNING a.id, a.tenant, a.post_to, a.revision
-               ), o AS (
-                 INSERT INTO outbox (action_id, tenant, destination, kind, revision)
-                 SELECT x.id, x.tenant, place, 'card', x.revision FROM x, unnest(x.post_to) AS place
-                 ON CONFLICT (action_id, destination, kind, detail)
-                   DO UPDATE SET revision = greatest(outbox.revision, excluded.revision)
+                 RETURNING a.id, a.tenant
                ), e AS (
                  INSERT INTO audit_events (tenant, action_id, kind, body) SELECT tenant, id, 'expired', $1 FROM x
                )
@@ -249,15 +239,10 @@ impl Db {
                  SELECT id FROM actions WHERE id = $1 AND tenant = $2 AND ($3::text IS NULL OR agent = $3)
                   FOR NO KEY UPDATE
                ), clk AS MATERIALIZED (SELECT id, clock_timestamp() AS t FROM locked), x AS (
-                 UPDATE actions a SET state = $4, reason = $5, decided_at = clk.t, revision = a.revision + 1
+                 UPDATE actions a SET state = $4, reason = $5, decided_at = clk.t
                    FROM clk WHERE a.id = clk.id AND a.state IN ('pending', 'approved')
                     AND coalesce(a.redeem_by, a.expires_at) > clk.t
-                 RETURNING a.id, a.tenant, a.post_to, a.revision
-               ), o AS (
-                 INSERT INTO outbox (action_id, tenant, destination, kind, revision)
-                 SELECT x.id, x.tenant, place, 'card', x.revision FROM x, unnest(x.post_to) AS place
-                 ON CONFLICT (action_id, destination, kind, detail)
-                   DO UPDATE SET revision = greatest(outbox.revision, excluded.revision)
+                 RETURNING a.id, a.tenant
                ), e AS (
                  INSERT INTO audit_events (tenant, action_id, kind, body) SELECT tenant, id, $6, $7 FROM x
                )
