@@ -131,7 +131,13 @@ impl App {
         Ok(Ok(()))
     }
 
-    async fn link(&self, messenger: &dyn Messenger, job: &Job, handle: &str, message: &str) -> storage::Result<()> {
+    async fn link(
+        &self,
+        messenger: &dyn Messenger,
+        job: &Job,
+        handle: &str,
+        message: &str,
+    ) -> storage::Result<()> {
         match messenger.permalink(&job.place, message).await {
             Some(link) => self.db.keep_permalink(handle, &link).await,
             None => Ok(()),
@@ -140,9 +146,12 @@ impl App {
 
     async fn give_note(&self, messenger: &dyn Messenger, job: &Job, detail: &str) -> storage::Result<()> {
         let note: serde_json::Value = serde_json::from_str(detail).unwrap_or_default();
-        let field = |name: &str| note.get(name).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
+        let field =
+            |name: &str| note.get(name).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
         match messenger.note(&job.place, &field("user"), &field("text")).await {
-            Err(error @ PostError::Transient { .. }) if job.attempt() < NOTE_TRIES => self.defer(job, &error).await,
+            Err(error @ PostError::Transient { .. }) if job.attempt() < NOTE_TRIES => {
+                self.defer(job, &error).await
+            }
             Err(error) => {
                 tracing::warn!(action = %job.action, place = %job.place, %error, "a private note was not delivered");
                 self.db.finish_job(job, i32::MAX).await

@@ -12,7 +12,7 @@ use crate::domain::ids::ToolName;
 use crate::domain::intent::Outcome;
 use crate::domain::place::Place;
 use crate::domain::policy::Allowed;
-use crate::storage::Sending;
+pub use crate::storage::Sending;
 
 /// One upstream MCP server of one tenant.
 #[async_trait]

@@ -37,9 +37,8 @@ impl App {
         let Some((tenant, upstream)) = self.upstream(&caller.tenant, &call.upstream) else {
             return Reply::UnknownTool;
         };
-        let mut arguments = match lenient(call.arguments.as_deref()) {
-            Some(arguments) => arguments,
-            None => return Answer::plain(Code::InvalidArguments).into(),
+        let Some(mut arguments) = lenient(call.arguments.as_deref()) else {
+            return Answer::plain(Code::InvalidArguments).detail("They must be one JSON object.").into();
         };
         let presented = presented(arguments.get(TOKEN_ARGUMENT), call.token.as_ref());
         let own_token = arguments.remove(TOKEN_ARGUMENT);
@@ -88,9 +87,9 @@ impl App {
         match upstream.port.relay(permit, &call.tool, arguments).await {
             Relayed::Result(result) => Reply::Upstream(result),
             Relayed::Error { code, message, data } => Reply::UpstreamError { code, message, data },
-            Relayed::Unavailable => {
-                Answer::plain(Code::Unavailable).detail("The upstream gave no answer; the call may have been sent.").into()
-            }
+            Relayed::Unavailable => Answer::plain(Code::Unavailable)
+                .detail("The upstream gave no answer; the call may have been sent.")
+                .into(),
         }
     }
 
@@ -126,7 +125,9 @@ impl App {
         match validate(definition.input_schema(), arguments.value()) {
             Ok(()) => {}
             Err(SchemaFault::Unfit(place)) => {
-                return Answer::plain(Code::InvalidArguments).detail(format!("The fault is at {place}.")).into();
+                return Answer::plain(Code::InvalidArguments)
+                    .detail(format!("The fault is at {place}."))
+                    .into();
             }
             Err(SchemaFault::Unusable) => {
                 return Answer::plain(Code::Unavailable)

@@ -58,7 +58,10 @@ fn installation(section: &mut Section<'_>, environment: &Environment<'_>) -> Opt
         url.scheme() == "https" || (url.scheme() == "http" && loopback)
     });
     if !usable || api_url.ends_with('/') {
-        section.fault("api_url", "must be an https address without a slash at the end (http for loopback alone)");
+        section.fault(
+            "api_url",
+            "must be an https address without a slash at the end (http for loopback alone)",
+        );
     }
     Some(SlackConfig {
         team_id: team_id?,

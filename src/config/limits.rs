@@ -51,10 +51,8 @@ pub(super) fn public_bind(
 ) {
     let agents: usize = tenants.values().map(|tenant| tenant.agents.len()).sum();
     if !server.agents_listen.ip().is_loopback() && agents == 0 {
-        reader.fault("server.agents_listen", "is public and no agent is configured: add [tenants.*.agents.*]");
-    }
-    if tenants.is_empty() {
-        reader.fault("tenants", "is missing: add [tenants.NAME] with policy, agents and upstreams");
+        reader
+            .fault("server.agents_listen", "is public and no agent is configured: add [tenants.*.agents.*]");
     }
     if !server.admin_listen.ip().is_loopback() {
         reader.fault("server.admin_listen", "must be a loopback address: it has no authentication");

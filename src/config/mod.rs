@@ -108,8 +108,10 @@ pub fn load_database(path: &Path) -> Result<DatabaseConfig, LoadError> {
 
 fn open(path: &Path) -> Result<(Reader, toml::Table), LoadError> {
     let name = path.display().to_string();
-    let unreadable = |message| LoadError::Unreadable(Fault { file: name.clone(), key: String::new(), message });
-    let text = std::fs::read_to_string(path).map_err(|error| unreadable(format!("can't be read: {}", error.kind())))?;
+    let unreadable =
+        |message| LoadError::Unreadable(Fault { file: name.clone(), key: String::new(), message });
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| unreadable(format!("can't be read: {}", error.kind())))?;
     let table = parse(&name, &text).map_err(LoadError::Unreadable)?;
     Ok((Reader::new(name), table))
 }
@@ -127,12 +129,19 @@ fn build(mut reader: Reader, table: toml::Table, environment: &Environment<'_>) 
     let server = server::server(&mut reader, server);
     let database = server::database(&mut reader, database, environment);
     let token_keys = limits::token_keys(&mut reader, token_keys, environment);
+    // What is declared counts as known, so that a fault in it is told once and not again by every policy.
+    let installations = slack.iter().map(|(name, _)| Installation::from(name.as_str())).collect();
+    let no_tenant = tenants.is_empty();
     let slack = chat::slack(&mut reader, slack, environment);
-    let tenants = tenants::tenants(&mut reader, tenants, &slack, environment);
+    let tenants = tenants::tenants(&mut reader, tenants, &installations, environment);
+    if no_tenant {
+        reader.fault("tenants", "is missing: add [tenants.NAME] with policy, agents and upstreams");
+    }
     if let Some(server) = &server {
         limits::public_bind(&mut reader, server, &tenants);
     }
-    let config = (|| Some(Config { server: server?, database: database?, token_keys: token_keys?, slack, tenants }))();
+    let config =
+        (|| Some(Config { server: server?, database: database?, token_keys: token_keys?, slack, tenants }))();
     finish(reader, config)
 }
 

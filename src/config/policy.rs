@@ -9,8 +9,8 @@ use toml::{Table, Value};
 use super::reader::{Kind, Reader, Section, parse};
 use crate::domain::ids::Tenant;
 use crate::domain::policy::{
-    ApprovalDefinition, Definition, EffectDefinition, Fault, GroupDefinition, Known, PersonDefinition, Policy,
-    PreviewDefinition, Risk, RuleDefinition, compile,
+    ApprovalDefinition, Definition, EffectDefinition, Fault, GroupDefinition, Known, PersonDefinition,
+    Policy, PreviewDefinition, Risk, RuleDefinition, compile,
 };
 
 /// Time to decide, where a rule does not say.
@@ -28,10 +28,10 @@ const APPROVAL_KEYS: [&str; 7] =
 /// # Errors
 /// Every fault of every file.
 pub fn load(tenant: Tenant, directory: &Path, known: &Known) -> Result<Policy, Vec<Fault>> {
-    let whole = |message: String| {
-        vec![Fault { file: directory.display().to_string(), key: String::new(), message }]
-    };
-    let entries = std::fs::read_dir(directory).map_err(|error| whole(format!("can't be read: {}", error.kind())))?;
+    let whole =
+        |message: String| vec![Fault { file: directory.display().to_string(), key: String::new(), message }];
+    let entries =
+        std::fs::read_dir(directory).map_err(|error| whole(format!("can't be read: {}", error.kind())))?;
     let mut paths: Vec<_> = entries
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
         .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
@@ -89,7 +89,10 @@ fn definition(reader: &mut Reader, table: Table) -> Definition {
     root.end();
     Definition {
         thresholds,
-        people: people.into_iter().map(|(name, table)| (name.clone(), person(reader, &name, table))).collect(),
+        people: people
+            .into_iter()
+            .map(|(name, table)| (name.clone(), person(reader, &name, table)))
+            .collect(),
         groups: groups.into_iter().map(|(name, table)| (name.clone(), group(reader, &name, table))).collect(),
         rules: rules.into_iter().enumerate().filter_map(|(at, table)| rule(reader, at, table)).collect(),
     }

@@ -6,8 +6,8 @@ use std::path::Path;
 use secrecy::{ExposeSecret as _, SecretString};
 use toml::{Table, Value};
 
-use super::reader::Section;
 use super::Environment;
+use super::reader::Section;
 
 /// Words that stand for a secret that nobody has filled in.
 const PLACEHOLDERS: [&str; 6] = ["changeme", "change-me", "placeholder", "example", "your-", "xxxx"];
@@ -72,7 +72,8 @@ pub(super) fn resolve(
 }
 
 fn read(value: Value, environment: &Environment<'_>) -> Result<SecretString, String> {
-    let wanted = || "must be { file = \"…\" } or { env = \"…\" }; a secret is never written here itself".to_owned();
+    let wanted =
+        || "must be { file = \"…\" } or { env = \"…\" }; a secret is never written here itself".to_owned();
     let Value::Table(table) = value else { return Err(wanted()) };
     if table.len() != 1 {
         return Err(wanted());
@@ -108,8 +109,10 @@ fn check(secret: &str, rules: Rules) -> Result<(), String> {
     if secret.is_empty() {
         return Err("is empty".to_owned());
     }
-    if secret.chars().any(|c| c.is_control()) || secret.trim() != secret {
-        return Err("has white space or line ends around it or control characters in it: remove them".to_owned());
+    if secret.chars().any(char::is_control) || secret.trim() != secret {
+        return Err(
+            "has white space or line ends around it or control characters in it: remove them".to_owned()
+        );
     }
     if secret.len() < rules.shortest {
         return Err(format!("is too short: it must have at least {} bytes", rules.shortest));

@@ -45,10 +45,13 @@ pub(super) fn server(reader: &mut Reader, table: Option<Table>) -> Option<Server
     let agents_listen = address(&mut section, "agents_listen", 8080);
     let callbacks_listen = address(&mut section, "callbacks_listen", 8081);
     let admin_listen = address(&mut section, "admin_listen", 9090);
-    let public_url: String = section.optional("public_url").unwrap_or_else(|| "http://127.0.0.1:8080".to_owned());
-    let parsed = Url::parse(&public_url).ok().filter(|url| url.has_host() && matches!(url.scheme(), "http" | "https"));
+    let public_url: String =
+        section.optional("public_url").unwrap_or_else(|| "http://127.0.0.1:8080".to_owned());
+    let parsed =
+        Url::parse(&public_url).ok().filter(|url| url.has_host() && matches!(url.scheme(), "http" | "https"));
     if parsed.is_none() {
-        section.fault("public_url", "must be an http or https address, such as \"https://undersign.example\"");
+        section
+            .fault("public_url", "must be an http or https address, such as \"https://undersign.example\"");
     }
     let allowed_hosts = section.optional("allowed_hosts").unwrap_or_default();
     let allowed_origins = section.optional("allowed_origins").unwrap_or_default();

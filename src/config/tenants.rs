@@ -11,7 +11,7 @@ use url::{Host, Url};
 
 use super::reader::{Reader, Section};
 use super::secret::{self, Rules};
-use super::{Environment, SlackConfig, policy};
+use super::{Environment, policy};
 use crate::domain::ids::{AgentName, Installation, Person, Tenant, UpstreamName};
 use crate::domain::policy::{Known, Policy};
 
@@ -52,7 +52,7 @@ pub struct UpstreamConfig {
 pub(super) fn tenants(
     reader: &mut Reader,
     tables: Vec<(String, Table)>,
-    slack: &BTreeMap<Installation, SlackConfig>,
+    installations: &BTreeSet<Installation>,
     environment: &Environment<'_>,
 ) -> BTreeMap<Tenant, TenantConfig> {
     let mut all = BTreeMap::new();
@@ -69,15 +69,18 @@ pub(super) fn tenants(
             section.fault("upstreams", "is missing: add [tenants.NAME.upstreams.NAME] with url");
         }
         section.end();
-        let agents: BTreeMap<_, _> =
-            agents.into_iter().map(|(agent, table)| self::agent(reader, &name, agent, table, &mut keys)).collect();
-        let names: BTreeSet<_> = upstreams.iter().map(|(name, _)| UpstreamName::from(name.as_str())).collect();
+        let agents: BTreeMap<_, _> = agents
+            .into_iter()
+            .map(|(agent, table)| self::agent(reader, &name, agent, table, &mut keys))
+            .collect();
+        let names: BTreeSet<_> =
+            upstreams.iter().map(|(name, _)| UpstreamName::from(name.as_str())).collect();
         let upstreams = upstreams
             .into_iter()
             .filter_map(|(upstream, table)| self::upstream(reader, &name, upstream, table, environment))
             .collect();
         let Some(directory) = directory else { continue };
-        let known = Known { slack: slack.keys().cloned().collect(), upstreams: names };
+        let known = Known { slack: installations.clone(), upstreams: names };
         let tenant = Tenant::new(name.clone());
         match policy::load(tenant.clone(), &environment.directory().join(directory), &known) {
             Ok(policy) => {
@@ -114,11 +117,16 @@ fn agent(
         match <[u8; 32]>::try_from(hex::decode(&text).unwrap_or_default()) {
             Ok(hash) => {
                 if !keys.insert(hash) {
-                    section.fault("key_sha256", "is another agent's already: every agent needs a key of its own");
+                    section.fault(
+                        "key_sha256",
+                        "is another agent's already: every agent needs a key of its own",
+                    );
                 }
                 key_sha256.push(hash);
             }
-            Err(_) => section.fault("key_sha256", "must be 64 hex digits, as `undersign agent-key` prints them"),
+            Err(_) => {
+                section.fault("key_sha256", "must be 64 hex digits, as `undersign agent-key` prints them");
+            }
         }
     }
     let owner = section.optional::<String>("owner").map(Person::new);
@@ -137,7 +145,8 @@ fn upstream(
     let mut section = Section::new(reader, format!("tenants.{tenant}.upstreams.{name}"), table);
     let plain = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_'));
     if name.is_empty() || !plain || name.contains("__") || name.ends_with('_') {
-        section.fault("", "is named with other than a-z, 0-9, '-' and '_', or has '__' in it or '_' at its end");
+        section
+            .fault("", "is named with other than a-z, 0-9, '-' and '_', or has '__' in it or '_' at its end");
     }
     section.not_built(&["command", "env", "read_only", "pass"]);
     let insecure = section.optional("allow_insecure").unwrap_or(false);
@@ -170,7 +179,8 @@ fn upstream(
 /// Where an upstream may be: no address that a metadata service hides behind, no credentials in it, and no plain http
 /// across a network unless somebody says so.
 fn address(text: &str, insecure: bool) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|_| "is not an address, such as \"http://127.0.0.1:9001/mcp\"".to_owned())?;
+    let url = Url::parse(text)
+        .map_err(|_| "is not an address, such as \"http://127.0.0.1:9001/mcp\"".to_owned())?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err("must be http or https".to_owned());
     }

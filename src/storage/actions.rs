@@ -10,7 +10,7 @@ use crate::domain::action::{Action, StateName};
 use crate::domain::audit::{Erasable, Event};
 use crate::domain::canonical::canonical;
 use crate::domain::digest::{ActionDigest, Binding, ContentDigest};
-use crate::domain::ids::{ActionId, AgentName, RuleName, Tenant};
+use crate::domain::ids::{ActionId, AgentName, Person, RuleName, Tenant};
 use crate::domain::place::Place;
 use crate::domain::policy::Risk;
 use crate::domain::preview::Preview;
@@ -111,7 +111,7 @@ impl Db {
             b.action.uuid(),
             b.tenant.as_str(),
             b.agent.as_str(),
-            b.owner.as_ref().map(|o| o.as_str()),
+            b.owner.as_ref().map(Person::as_str),
             b.run.as_deref(),
             b.upstream.as_str(),
             b.environment.as_deref(),
@@ -322,8 +322,9 @@ impl Db {
     /// # Errors
     /// The database.
     pub async fn tenant_of(&self, id: ActionId) -> Result<Option<Tenant>> {
-        let tenant =
-            sqlx::query_scalar!("SELECT tenant FROM actions WHERE id = $1", id.uuid()).fetch_optional(&self.pool).await?;
+        let tenant = sqlx::query_scalar!("SELECT tenant FROM actions WHERE id = $1", id.uuid())
+            .fetch_optional(&self.pool)
+            .await?;
         Ok(tenant.map(Tenant::new))
     }
 }

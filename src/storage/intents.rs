@@ -183,9 +183,9 @@ impl Db {
     pub async fn settle(&self, sending: &Sending, outcome: &Outcome) -> Result<bool> {
         let text = outcome.result().map(|result| result.to_string().into_bytes());
         let event = match outcome {
-            Outcome::Succeeded { .. } => Event::Succeeded {
-                result_sha256: hex::encode(sha256(text.as_deref().unwrap_or_default())),
-            },
+            Outcome::Succeeded { .. } => {
+                Event::Succeeded { result_sha256: hex::encode(sha256(text.as_deref().unwrap_or_default())) }
+            }
             Outcome::Failed { detail, .. } => Event::Failed { detail: detail.as_str() },
             Outcome::Unknown { detail } => Event::OutcomeUnknown { detail: detail.as_str() },
         };

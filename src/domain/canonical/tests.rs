@@ -11,8 +11,8 @@ macro_rules! vectors {
     ($($name:literal),*) => {
         [$((
             $name,
-            include_bytes!(concat!("../../../tests/data/jcs/input/", $name, ".json")).as_slice(),
-            include_bytes!(concat!("../../../tests/data/jcs/output/", $name, ".json")).as_slice(),
+            include_bytes!(concat!("../../../tests/data/jcs/", $name, ".input.json")).as_slice(),
+            include_bytes!(concat!("../../../tests/data/jcs/", $name, ".output.json")).as_slice(),
         )),*]
     };
 }

@@ -86,11 +86,7 @@ const REDEEM_WITHIN: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)
 ///
 /// # Errors
 /// Every fault of every file.
-pub fn compile(
-    tenant: Tenant,
-    files: &[(String, Definition)],
-    known: &Known,
-) -> Result<Policy, Vec<Fault>> {
+pub fn compile(tenant: Tenant, files: &[(String, Definition)], known: &Known) -> Result<Policy, Vec<Fault>> {
     let mut compiler = Compiler { files, known, faults: Vec::new() };
     let thresholds = compiler.thresholds();
     let people = compiler.people();
@@ -125,7 +121,11 @@ impl Compiler<'_> {
     fn define(&mut self, seen: &mut BTreeMap<String, usize>, file: usize, what: &str, name: &str) {
         if let Some(first) = seen.insert(name.to_owned(), file) {
             let first = self.files.get(first).map_or_else(String::new, |(name, _)| name.clone());
-            self.fault(file, &format!("{what}.{name}"), format!("is defined in {first} already: keep one of the two"));
+            self.fault(
+                file,
+                &format!("{what}.{name}"),
+                format!("is defined in {first} already: keep one of the two"),
+            );
         }
     }
 
@@ -151,22 +151,40 @@ impl Compiler<'_> {
                 let key = format!("people.{name}.slack");
                 self.define(&mut seen, file, "people", name);
                 if name.contains([':', '/']) {
-                    self.fault(file, &format!("people.{name}"), "must not contain ':' or '/': those mark accounts");
+                    self.fault(
+                        file,
+                        &format!("people.{name}"),
+                        "must not contain ':' or '/': those mark accounts",
+                    );
                 }
                 let mut accounts = Vec::new();
                 for text in &person.slack {
                     let Some(account) = Account::parse(Platform::Slack, text) else {
-                        self.fault(file, &key, format!("'{text}' is not an account: write \"installation/U…\""));
+                        self.fault(
+                            file,
+                            &key,
+                            format!("'{text}' is not an account: write \"installation/U…\""),
+                        );
                         continue;
                     };
                     self.known_installation(file, &key, &account.installation);
-                    if let Some(other) = owners.insert(account.clone(), name.clone()).filter(|other| other != name) {
-                        self.fault(file, &key, format!("'{text}' is {other}'s account already: a person is one person"));
+                    if let Some(other) =
+                        owners.insert(account.clone(), name.clone()).filter(|other| other != name)
+                    {
+                        self.fault(
+                            file,
+                            &key,
+                            format!("'{text}' is {other}'s account already: a person is one person"),
+                        );
                     }
                     accounts.push(account);
                 }
                 if person.slack.is_empty() {
-                    self.fault(file, &format!("people.{name}"), "has no account: add slack = [\"installation/U…\"]");
+                    self.fault(
+                        file,
+                        &format!("people.{name}"),
+                        "has no account: add slack = [\"installation/U…\"]",
+                    );
                 }
                 all.insert(Person::new(name.clone()), accounts);
             }
@@ -217,7 +235,13 @@ impl Compiler<'_> {
                     self.known_installation(file, &key, &account.installation);
                     usergroups.push((account.installation, account.user));
                 }
-                _ => self.fault(file, &key, format!("'{text}' is not a user group: write \"installation/S…\"")),
+                _ => {
+                    self.fault(
+                        file,
+                        &key,
+                        format!("'{text}' is not a user group: write \"installation/S…\""),
+                    );
+                }
             }
         }
         let mut members: Vec<_> = group.people.iter().cloned().map(Person::new).collect();
@@ -259,13 +283,19 @@ impl Compiler<'_> {
     fn globs(&mut self, file: usize, rule: &RuleDefinition) -> Vec<globset::Glob> {
         let key = format!("rules.{}.tools", rule.name);
         if rule.tools.is_empty() {
-            self.fault(file, &key, "is empty: name tools as \"upstream/tool\"; '*' stands for any text without '/'");
+            self.fault(
+                file,
+                &key,
+                "is empty: name tools as \"upstream/tool\"; '*' stands for any text without '/'",
+            );
         }
         let mut globs = Vec::new();
         for pattern in &rule.tools {
             let upstream = pattern.split_once('/').map(|(upstream, _)| upstream);
             match upstream {
-                None => self.fault(file, &key, format!("'{pattern}' names no upstream: write \"upstream/tool\"")),
+                None => {
+                    self.fault(file, &key, format!("'{pattern}' names no upstream: write \"upstream/tool\""));
+                }
                 Some(upstream)
                     if !upstream.contains(['*', '?', '[', '{'])
                         && !self.known.upstreams.contains(&UpstreamName::from(upstream)) =>
@@ -298,7 +328,11 @@ impl Compiler<'_> {
         });
         let named = named_thresholds(rule);
         for name in named.iter().filter(|name| !thresholds.contains_key(*name)) {
-            self.fault(file, &format!("rules.{}", rule.name), format!("uses thresholds.{name}, which [thresholds] does not have"));
+            self.fault(
+                file,
+                &format!("rules.{}", rule.name),
+                format!("uses thresholds.{name}, which [thresholds] does not have"),
+            );
         }
         let effect = match &rule.effect {
             EffectDefinition::Allow => Effect::Allow,
@@ -336,13 +370,22 @@ impl Compiler<'_> {
         for (name, count) in &definition.approvers {
             let group = groups.get(&GroupName::new(name.clone()));
             match group {
-                None => self.fault(file, &key("approvers"), format!("there is no group '{name}': add [groups.{name}]")),
-                Some(_) if *count == 0 => self.fault(file, &key("approvers"), "count must be at least 1"),
-                Some(group) if group.slack_usergroups.is_empty() && group.people.len() < *count as usize => self.fault(
+                None => self.fault(
                     file,
                     &key("approvers"),
-                    format!("asks for {count} of {name}, which has {} people: nobody could ever meet it", group.people.len()),
+                    format!("there is no group '{name}': add [groups.{name}]"),
                 ),
+                Some(_) if *count == 0 => self.fault(file, &key("approvers"), "count must be at least 1"),
+                Some(group) if group.slack_usergroups.is_empty() && group.people.len() < *count as usize => {
+                    self.fault(
+                        file,
+                        &key("approvers"),
+                        format!(
+                            "asks for {count} of {name}, which has {} people: nobody could ever meet it",
+                            group.people.len()
+                        ),
+                    );
+                }
                 Some(_) => {}
             }
             approvers.push(ApproverCount { count: *count, group: GroupName::new(name.clone()) });
@@ -383,7 +426,11 @@ impl Compiler<'_> {
 
     fn places(&mut self, file: usize, key: &str, written: &[String]) -> Vec<Place> {
         if written.is_empty() {
-            self.fault(file, key, "is empty, and nobody could be asked: write post_to = [\"slack:installation/C…\"]");
+            self.fault(
+                file,
+                key,
+                "is empty, and nobody could be asked: write post_to = [\"slack:installation/C…\"]",
+            );
         }
         let mut places = Vec::new();
         for text in written {
@@ -392,8 +439,16 @@ impl Compiler<'_> {
                     self.known_installation(file, key, &place.installation);
                     places.push(place);
                 }
-                Some(_) => self.fault(file, key, format!("'{text}': Discord is not available in this version")),
-                None => self.fault(file, key, format!("'{text}' is not a place: write \"slack:installation/C…\"")),
+                Some(_) => {
+                    self.fault(file, key, format!("'{text}': Discord is not available in this version"));
+                }
+                None => {
+                    self.fault(
+                        file,
+                        key,
+                        format!("'{text}' is not a place: write \"slack:installation/C…\""),
+                    );
+                }
             }
         }
         places
@@ -418,10 +473,8 @@ fn named_thresholds(rule: &RuleDefinition) -> Vec<String> {
             if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '.') {
                 continue;
             }
-            let name: String = text[at + word.len()..]
-                .chars()
-                .take_while(|c| c.is_alphanumeric() || *c == '_')
-                .collect();
+            let name: String =
+                text[at + word.len()..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
             names.insert(name);
         }
     }

@@ -1,10 +1,11 @@
 //! CEL conditions over a call. Parsed at load; a condition that fails to evaluate is a failure, never a guess.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use cel::{Context, Program, Value as Cel};
+use cel::common::ast::{EntryExpr, Expr};
+use cel::{Context, IdedExpr, Program, Value as Cel};
 use serde_json::Value;
 
 use super::CallFacts;
@@ -29,14 +30,18 @@ impl Expression {
         // The parser is somebody else's: whatever it does with strange input, loading ends with a fault.
         let parsed = catch_unwind(AssertUnwindSafe(|| Program::compile(source)));
         let Ok(Ok(program)) = parsed else {
-            return Err("is not a CEL expression; for example: args.amount_cents > thresholds.refund_auto".to_owned());
+            return Err(
+                "is not a CEL expression; for example: args.amount_cents > thresholds.refund_auto".to_owned()
+            );
         };
         let unknown: Vec<String> = {
             let references = program.references();
+            let mut bound = BTreeSet::new();
+            bound_names(program.expression(), &mut bound);
             let mut names: Vec<_> = references
                 .variables()
                 .into_iter()
-                .filter(|name| !ROOTS.contains(name) && !name.starts_with('@'))
+                .filter(|name| !ROOTS.contains(name) && !bound.contains(name) && !name.starts_with('@'))
                 .map(str::to_owned)
                 .collect();
             names.sort();
@@ -74,6 +79,36 @@ impl Expression {
         match evaluated {
             Ok(Ok(Cel::Bool(holds))) => Ok(holds),
             _ => Err(NotEvaluable),
+        }
+    }
+}
+
+/// The names that macros such as `exists` bind inside an expression.
+fn bound_names<'e>(expression: &'e IdedExpr, names: &mut BTreeSet<&'e str>) {
+    let mut visit = |inner: &'e IdedExpr| bound_names(inner, names);
+    match &expression.expr {
+        Expr::Call(call) => call.target.iter().map(|target| &**target).chain(&call.args).for_each(visit),
+        Expr::List(list) => list.elements.iter().for_each(visit),
+        Expr::Map(map) => map.entries.iter().for_each(|entry| entry_names(&entry.expr, names)),
+        Expr::Struct(fields) => fields.entries.iter().for_each(|entry| entry_names(&entry.expr, names)),
+        Expr::Select(select) => visit(&select.operand),
+        Expr::Comprehension(inner) => {
+            [&inner.iter_range, &inner.accu_init, &inner.loop_cond, &inner.loop_step, &inner.result]
+                .into_iter()
+                .for_each(visit);
+            names.insert(&inner.iter_var);
+            names.extend(inner.iter_var2.as_deref());
+        }
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
+    }
+}
+
+fn entry_names<'e>(entry: &'e EntryExpr, names: &mut BTreeSet<&'e str>) {
+    match entry {
+        EntryExpr::StructField(field) => bound_names(&field.value, names),
+        EntryExpr::MapEntry(entry) => {
+            bound_names(&entry.key, names);
+            bound_names(&entry.value, names);
         }
     }
 }
@@ -140,7 +175,11 @@ mod tests {
             (json!(5000), false),
             (json!(18_446_744_073_709_551_615_u64), true),
         ] {
-            assert_eq!(holds("args.amount > thresholds.limit", json!({"amount": amount})), Ok(expected), "{amount}");
+            assert_eq!(
+                holds("args.amount > thresholds.limit", json!({"amount": amount})),
+                Ok(expected),
+                "{amount}"
+            );
         }
         assert_eq!(holds("args.share > thresholds.rate", json!({"share": 1})), Ok(true));
     }

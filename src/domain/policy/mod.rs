@@ -6,6 +6,7 @@ mod decide;
 mod definition;
 mod expression;
 mod template;
+mod view;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub use compile::{Fault, Known, compile};
 pub use decide::Offer;
 pub use definition::*;
 pub use template::PreviewTemplates;
+pub use view::{ApprovalView, RuleView};
 
 /// How bad it can get. Ordered: the highest of the matching rules counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

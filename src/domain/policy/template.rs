@@ -42,7 +42,10 @@ impl PreviewTemplates {
         for (key, template) in definition.entries() {
             let Some(template) = template else { continue };
             if environment.add_template_owned(key, template.to_owned()).is_err() {
-                faults.push((key, "is not a template; for example: Refund order {{ args.order_id }}".to_owned()));
+                faults.push((
+                    key,
+                    "is not a template; for example: Refund order {{ args.order_id }}".to_owned(),
+                ));
                 continue;
             }
             let Ok(compiled) = environment.get_template(key) else { continue };
@@ -87,7 +90,9 @@ impl Gate {
     /// Renders what people are shown. Never fails: an absent value is `(not given)`. Of several rules' templates, the
     /// first rule that has one gives it.
     pub fn preview(&self, arguments: &Arguments, thresholds: &BTreeMap<String, f64>, tool: &str) -> Preview {
-        let context = Jinja::from(minijinja::value::Serde(serde_json::json!({ "args": arguments.value(), "thresholds": whole(thresholds) })));
+        let context = Jinja::from(minijinja::value::Serde(
+            serde_json::json!({ "args": arguments.value(), "thresholds": whole(thresholds) }),
+        ));
         let render = |key: &str| self.templates.iter().find_map(|templates| templates.render(key, &context));
         let canonical = String::from_utf8_lossy(arguments.canonical());
         let mut texts = Vec::new();

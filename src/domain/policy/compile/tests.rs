@@ -38,7 +38,10 @@ fn definition(rules: Vec<RuleDefinition>) -> Definition {
         thresholds: [("limit".to_owned(), 5000.0)].into(),
         people: [("ana".to_owned(), person("U1")), ("ben".to_owned(), person("U2"))].into(),
         groups: [
-            ("pay".to_owned(), GroupDefinition { people: vec!["ana".into(), "ben".into()], slack_usergroups: vec![] }),
+            (
+                "pay".to_owned(),
+                GroupDefinition { people: vec!["ana".into(), "ben".into()], slack_usergroups: vec![] },
+            ),
             ("legal".to_owned(), GroupDefinition { people: vec!["ben".into()], slack_usergroups: vec![] }),
         ]
         .into(),
@@ -55,7 +58,8 @@ fn decide(policy: &Policy, tool: &str, arguments: &Value) -> Decision {
 }
 
 fn decide_at(policy: &Policy, tool: &str, arguments: &Value, address: &str) -> Decision {
-    let (agent, upstream, tool): (AgentName, UpstreamName, ToolName) = ("bot".into(), "shop".into(), tool.into());
+    let (agent, upstream, tool): (AgentName, UpstreamName, ToolName) =
+        ("bot".into(), "shop".into(), tool.into());
     let empty = Map::new();
     policy.decide(&CallFacts {
         agent: &agent,
@@ -83,8 +87,12 @@ fn all_faults_come_at_once_with_file_and_key() {
     rule.when = Some("args.x > thresholds.absent".to_owned());
     let mut definition = definition(vec![rule, asking("q", "shop", "pay")]);
     definition.groups.insert("empty".to_owned(), GroupDefinition::default());
-    definition.groups.insert("typo".to_owned(), GroupDefinition { people: vec!["anna".into()], ..Default::default() });
-    definition.people.insert("twin".to_owned(), PersonDefinition { slack: vec!["main/U1".into(), "U9".into()] });
+    definition
+        .groups
+        .insert("typo".to_owned(), GroupDefinition { people: vec!["anna".into()], ..Default::default() });
+    definition
+        .people
+        .insert("twin".to_owned(), PersonDefinition { slack: vec!["main/U1".into(), "U9".into()] });
     let faults = compiled(definition).unwrap_err();
     let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(lines.join("\n"), @r#"
@@ -108,7 +116,10 @@ fn all_faults_come_at_once_with_file_and_key() {
 fn one_name_in_two_files_names_both() {
     let files = [
         ("a.toml".to_owned(), definition(vec![plain("r", "shop/x", EffectDefinition::Allow)])),
-        ("b.toml".to_owned(), Definition { rules: vec![plain("r", "shop/y", EffectDefinition::Allow)], ..Default::default() }),
+        (
+            "b.toml".to_owned(),
+            Definition { rules: vec![plain("r", "shop/y", EffectDefinition::Allow)], ..Default::default() },
+        ),
     ];
     let faults = compile("acme".into(), &files, &known()).unwrap_err();
     assert_eq!(faults[0].to_string(), "b.toml: rules.r: is defined in a.toml already: keep one of the two");
@@ -177,7 +188,9 @@ fn the_policy_version_covers_what_decided_and_nothing_else() {
     let mut group = base.clone();
     group.groups.get_mut("pay").unwrap().people.pop();
     let mut preview = base.clone();
-    let EffectDefinition::RequireApproval(approval) = &mut preview.rules[0].effect else { panic!("an approval") };
+    let EffectDefinition::RequireApproval(approval) = &mut preview.rules[0].effect else {
+        panic!("an approval")
+    };
     approval.preview.title = Some("other words".to_owned());
     for changed in [threshold, group, preview] {
         assert_ne!(version(&changed), original);

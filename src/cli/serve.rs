@@ -1,0 +1,320 @@
+//! `undersign serve`: builds the adapters, the application, its listeners and its loops, and takes them down again.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::ExposeSecret as _;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::source::{SystemClock, SystemEntropy};
+use super::{Failure, Outcome};
+use crate::app::{App, Caller, ChatEntry, Parts, TenantEntry, UpstreamEntry};
+use crate::chat::slack::{SlackApp, SlackDirectory, SlackMessenger, WebApi};
+use crate::config::{self, Config, SlackConfig, TenantConfig};
+use crate::domain::audit::Event;
+use crate::domain::canonical::canonical;
+use crate::domain::digest::sha256;
+use crate::domain::ids::{Installation, Tenant};
+use crate::domain::place::Platform;
+use crate::http::{self, AgentKeys, Shared};
+use crate::mcp::server::Services;
+use crate::mcp::upstream::{self, HttpUpstream};
+use crate::storage::{self, Db};
+use crate::workers::{self, Beats};
+
+/// How long a stopping service waits for what is under way.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// Arguments of `serve`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The configuration file.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+/// Runs the service until it is told to stop.
+pub(super) async fn run(args: Args) -> Outcome {
+    let config = config::load(&args.config)?;
+    let mut service = Service::start(config).await?;
+    println!("agents     http://{}/mcp", service.agents());
+    println!("callbacks  http://{}/callbacks/slack/…", service.callbacks());
+    println!("admin      http://{}/readyz", service.admin());
+    let ended = tokio::select! {
+        () = stop_signal() => None,
+        ended = service.ended() => Some(ended),
+    };
+    service.stop().await;
+    match ended {
+        None => Ok(super::Done),
+        Some(part) => Err(Failure::no(format!("{part}: the service can't go on"))),
+    }
+}
+
+/// SIGTERM or SIGINT.
+async fn stop_signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+}
+
+/// Why the service did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The database.
+    #[error("the database: {0}")]
+    Storage(#[from] storage::Error),
+    /// An address is taken, or a root certificate store is missing.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was to be done.
+        what: String,
+        /// Why it failed.
+        error: std::io::Error,
+    },
+    /// The HTTP client for upstreams.
+    #[error("the HTTP client for upstreams can't be built")]
+    Client,
+}
+
+/// A running service: what `serve`, the demo and the tests start.
+pub struct Service {
+    addresses: [SocketAddr; 3],
+    stop: CancellationToken,
+    parts: JoinSet<&'static str>,
+    tasks: TaskTracker,
+    db: Db,
+}
+
+impl Service {
+    /// Starts everything; when it returns, every listener accepts.
+    ///
+    /// # Errors
+    /// The database can't be reached or has another schema, or an address can't be had.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        let url = config.database.url.expose_secret();
+        if config.database.migrate {
+            Db::migrate(url).await?;
+        }
+        let db = Db::connect(url, config.database.max_connections).await?;
+        db.check_schema().await?;
+        let server = &config.server;
+        let agents = listen("server.agents_listen", server.agents_listen).await?;
+        let callbacks = listen("server.callbacks_listen", server.callbacks_listen).await?;
+        let admin = listen("server.admin_listen", server.admin_listen).await?;
+        let addresses = [address(&agents)?, address(&callbacks)?, address(&admin)?];
+
+        let (apps, chats) = chats(&config.slack)?;
+        let tasks = TaskTracker::new();
+        let keys = AgentKeys::new(callers(&config.tenants));
+        let hosts = hosts(&config, addresses[0]);
+        let origins = server.allowed_origins.clone();
+        let tenants = tenants(config.tenants)?;
+        announce(&db, &tenants).await?;
+        let app = App::new(Parts {
+            db: db.clone(),
+            tenants,
+            chats,
+            keys: config.token_keys,
+            clock: Arc::new(SystemClock),
+            entropy: Arc::new(SystemEntropy),
+            tasks: tasks.clone(),
+        });
+        let shared = Arc::new(Shared {
+            app: app.clone(),
+            services: Services::new(app.clone(), hosts, origins),
+            keys,
+            slack: apps,
+            clock: Arc::new(SystemClock),
+        });
+
+        let stop = CancellationToken::new();
+        let mut parts = JoinSet::new();
+        for (name, listener, router) in [
+            ("the agents' listener ended", agents, http::agents(shared.clone())),
+            ("the callbacks' listener ended", callbacks, http::callbacks(shared.clone())),
+            ("the admin listener ended", admin, http::admin(shared)),
+        ] {
+            let stop = stop.clone();
+            parts.spawn(async move {
+                if let Err(error) = http::serve(listener, router, stop).await {
+                    tracing::error!(%error, name);
+                }
+                name
+            });
+        }
+        let loops = stop.clone();
+        parts.spawn(async move {
+            workers::run(app, Beats::default(), loops).await.err().unwrap_or("the worker loops ended")
+        });
+        tracing::info!(agents = %addresses[0], callbacks = %addresses[1], admin = %addresses[2], "ready");
+        Ok(Self { addresses, stop, parts, tasks, db })
+    }
+
+    /// Where agents connect.
+    pub fn agents(&self) -> SocketAddr {
+        self.addresses[0]
+    }
+
+    /// Where chat platforms call back.
+    pub fn callbacks(&self) -> SocketAddr {
+        self.addresses[1]
+    }
+
+    /// Where health is asked for.
+    pub fn admin(&self) -> SocketAddr {
+        self.addresses[2]
+    }
+
+    /// Waits for a part to end that should not; what it was.
+    pub async fn ended(&mut self) -> &'static str {
+        match self.parts.join_next().await {
+            Some(Ok(part)) => part,
+            Some(Err(_)) => "a part of the service panicked",
+            None => "nothing is running",
+        }
+    }
+
+    /// Stops accepting, waits for what is under way, closes the pool.
+    pub async fn stop(mut self) {
+        self.stop.cancel();
+        self.tasks.close();
+        let drained = tokio::time::timeout(DRAIN, async {
+            while self.parts.join_next().await.is_some() {}
+            self.tasks.wait().await;
+        });
+        if drained.await.is_err() {
+            tracing::error!("stopped before everything under way had ended");
+        }
+        self.db.close().await;
+    }
+}
+
+async fn listen(key: &str, address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|error| StartError::Io {
+        what: format!("{key} = \"{address}\" can't be listened on"),
+        error,
+    })
+}
+
+fn address(listener: &TcpListener) -> Result<SocketAddr, StartError> {
+    listener
+        .local_addr()
+        .map_err(|error| StartError::Io { what: "a listener has no address".to_owned(), error })
+}
+
+/// The hosts that requests may name: where we listen, what we are called, and what the configuration adds.
+fn hosts(config: &Config, listening: SocketAddr) -> Vec<String> {
+    let mut hosts = vec![listening.ip().to_string(), listening.to_string()];
+    if listening.ip().is_loopback() {
+        hosts.push("localhost".to_owned());
+    }
+    hosts.extend(config.server.public_url.host_str().map(str::to_owned));
+    hosts.extend(config.server.allowed_hosts.iter().cloned());
+    hosts
+}
+
+type Chats = HashMap<(Platform, Installation), ChatEntry>;
+
+fn chats(
+    slack: &BTreeMap<Installation, SlackConfig>,
+) -> Result<(BTreeMap<String, SlackApp>, Chats), StartError> {
+    let (mut apps, mut chats) = (BTreeMap::new(), HashMap::new());
+    for (name, config) in slack {
+        let app = SlackApp {
+            name: name.clone(),
+            team_id: config.team_id.clone(),
+            app_id: config.app_id.clone(),
+            enterprise_id: config.enterprise_id.clone(),
+            signing_secrets: config.signing_secrets.clone(),
+            bot_token: config.bot_token.clone(),
+            api_url: config.api_url.clone(),
+        };
+        let api = WebApi::new(&app)
+            .map_err(|error| StartError::Io { what: format!("[slack.{name}]: no HTTPS client"), error })?;
+        let api = Arc::new(api);
+        let entry = ChatEntry {
+            messenger: Arc::new(SlackMessenger::new(api.clone())),
+            directory: Arc::new(SlackDirectory::new(api)),
+        };
+        chats.insert((Platform::Slack, name.clone()), entry);
+        apps.insert(name.to_string(), app);
+    }
+    Ok((apps, chats))
+}
+
+fn callers(tenants: &BTreeMap<Tenant, TenantConfig>) -> Vec<([u8; 32], Caller)> {
+    let mut callers = Vec::new();
+    for (tenant, config) in tenants {
+        for (agent, agent_config) in &config.agents {
+            let caller =
+                Caller { tenant: tenant.clone(), agent: agent.clone(), owner: agent_config.owner.clone() };
+            callers.extend(agent_config.key_sha256.iter().map(|key| (*key, caller.clone())));
+        }
+    }
+    callers
+}
+
+fn tenants(configured: BTreeMap<Tenant, TenantConfig>) -> Result<HashMap<Tenant, TenantEntry>, StartError> {
+    let client = upstream::http_client().map_err(|_| StartError::Client)?;
+    let mut tenants = HashMap::new();
+    for (name, config) in configured {
+        let mut upstreams = BTreeMap::new();
+        for (upstream, settings) in config.upstreams {
+            let mut headers = Vec::new();
+            for (header, value) in &settings.headers {
+                // Both were checked when the configuration was loaded; what is no header value is not sent.
+                let (Ok(header), Ok(mut value)) = (
+                    ::http::HeaderName::try_from(header),
+                    ::http::HeaderValue::try_from(value.expose_secret()),
+                ) else {
+                    return Err(StartError::Client);
+                };
+                value.set_sensitive(true);
+                headers.push((header, value));
+            }
+            let port = HttpUpstream::new(
+                client.clone(),
+                upstream::UpstreamConfig {
+                    url: settings.url.to_string(),
+                    headers,
+                    timeout: settings.timeout,
+                },
+            );
+            upstreams.insert(
+                upstream,
+                UpstreamEntry {
+                    port: Arc::new(port),
+                    address: settings.url.to_string(),
+                    environment: settings.environment,
+                    timeout: settings.timeout,
+                },
+            );
+        }
+        tenants.insert(name, TenantEntry { policy: config.policy, upstreams });
+    }
+    Ok(tenants)
+}
+
+/// Writes down which policy came into force.
+async fn announce(db: &Db, tenants: &HashMap<Tenant, TenantEntry>) -> Result<(), StartError> {
+    for (tenant, entry) in tenants {
+        // The policy's own numbers may be fractions; its text is what is hashed.
+        let text = canonical(entry.policy.source()).unwrap_or_default();
+        let event = Event::PolicyLoaded {
+            policy_sha256: hex::encode(sha256(&text)),
+            upstreams: entry.upstreams.keys().cloned().collect(),
+        };
+        db.append_audit(tenant, None, &event).await?;
+    }
+    Ok(())
+}

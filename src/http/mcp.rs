@@ -1,0 +1,73 @@
+//! `/mcp` and `/mcp/{upstream}`: who asks, how much, how it is spelt; then rmcp.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse as _, Response};
+use http::header::{ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderValue, Method, StatusCode};
+
+use super::{LoggedCaller, Shared, plain, read};
+use crate::app::Caller;
+use crate::domain::ids::UpstreamName;
+use crate::domain::ijson::MAX_BODY;
+use crate::mcp::server::Endpoint;
+use crate::mcp::strict;
+
+/// Every upstream of the caller's tenant.
+pub(super) async fn all(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    answer(&shared, Endpoint::All, request).await
+}
+
+/// One upstream.
+pub(super) async fn one(
+    State(shared): State<Arc<Shared>>,
+    Path(upstream): Path<String>,
+    request: Request,
+) -> Response {
+    answer(&shared, Endpoint::One(UpstreamName::new(upstream)), request).await
+}
+
+async fn answer(shared: &Shared, endpoint: Endpoint, request: Request) -> Response {
+    let Some(caller) = shared.keys.caller(request.headers()).cloned() else {
+        let mut response =
+            plain(StatusCode::UNAUTHORIZED, "an agent key is needed: Authorization: Bearer <key>");
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        return response;
+    };
+    let logged = LoggedCaller { tenant: caller.tenant.to_string(), agent: caller.agent.to_string() };
+    let mut response = if request.method() == Method::POST {
+        post(shared, endpoint, caller, request).await
+    } else {
+        let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "only POST is served here");
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+        response
+    };
+    response.extensions_mut().insert(logged);
+    response
+}
+
+async fn post(shared: &Shared, endpoint: Endpoint, caller: Caller, request: Request) -> Response {
+    if !shared.services.has(&caller.tenant, &endpoint) {
+        return plain(StatusCode::NOT_FOUND, "there is no such upstream");
+    }
+    let (parts, body) = request.into_parts();
+    if let Err(refusal) = strict::check_headers(&parts.headers) {
+        return refused(&refusal);
+    }
+    let body = match read(body, MAX_BODY).await {
+        Ok(body) => body,
+        Err(response) => return response,
+    };
+    match strict::check(&parts.headers, body) {
+        Ok(checked) => {
+            shared.services.handle(caller, endpoint, parts, checked).await.map(Body::new).into_response()
+        }
+        Err(refusal) => refused(&refusal),
+    }
+}
+
+fn refused(refusal: &strict::Refusal) -> Response {
+    (refusal.status(), [(CONTENT_TYPE, "application/json")], refusal.body()).into_response()
+}

@@ -1,0 +1,85 @@
+//! Which test proves which case of the threat model. A listed case whose test is gone, and a case of this version that
+//! no row names, fails here; later work adds rows.
+
+/// Case, test file, test function.
+const TABLE: &[(&str, &str, &str)] = &[
+    ("B01", "binding", "b01_a_changed_amount_is_another_call"),
+    ("B03", "binding", "b03_added_removed_null_and_reordered_values_are_other_calls"),
+    ("B05", "binding", "b05_values_that_would_change_are_refused_before_anybody_is_asked"),
+    ("B07", "binding", "b07_the_same_call_spelt_otherwise_is_the_same_call"),
+    ("B08", "canonical", "b08_the_official_vectors_and_numbers_come_out_byte_for_byte"),
+    ("B09", "binding", "b09_look_alikes_are_other_calls_and_the_card_says_what_is_hidden"),
+    ("B10", "binding", "b10_text_that_parsers_read_differently_is_refused_and_never_a_fault_of_ours"),
+    ("B12", "binding", "b12_a_gated_tool_that_owns_the_tokens_name_is_not_offered"),
+    ("B13", "binding", "b13_a_token_for_one_tool_does_not_open_another"),
+    ("B14", "binding", "b14_a_token_of_one_tenant_is_nothing_to_another"),
+    ("B15", "binding", "b15_another_version_tag_is_refused_and_not_reinterpreted"),
+    ("B16", "binding", "b16_a_changed_requirement_voids_the_approval_and_an_edit_elsewhere_does_not"),
+    ("B17", "binding", "b17_the_digest_can_be_recomputed_from_the_audit_export"),
+    ("B18", "layering", "serde_json_has_neither_preserve_order_nor_arbitrary_precision"),
+    ("T01", "tokens", "t01_a_gated_call_without_a_token_is_parked_whatever_it_says"),
+    ("T02", "tokens", "t02_a_missing_or_misshapen_token_opens_nothing"),
+    ("T03", "tokens", "t03_forged_tokens_are_refused_without_a_write"),
+    ("T04", "tokens", "t04_nothing_usable_is_told_before_the_approval"),
+    ("T05", "tokens", "t05_a_token_works_once_and_the_outcome_can_be_read"),
+    ("T06", "tokens", "t06_a_token_past_its_time_is_expired"),
+    ("T07", "tokens", "t07_an_approval_after_the_deadline_counts_for_nothing"),
+    ("T08", "tokens", "t08_another_agent_cannot_use_the_token_and_the_owner_still_can"),
+    ("T14", "tokens", "t14_a_token_fetched_twice_executes_once"),
+    ("S01", "slack_callbacks", "s01_a_missing_or_wrong_signature_is_401"),
+    ("S02", "slack_callbacks", "s02_a_body_changed_after_signing_is_401"),
+    ("S03", "slack_callbacks", "s03_a_stale_future_or_strange_timestamp_is_401"),
+    ("S04", "slack_callbacks", "s04_an_authentic_form_of_another_shape_is_400"),
+    ("S05", "slack_callbacks", "s05_other_kinds_of_interaction_are_ignored"),
+    ("S06", "slack_callbacks", "s06_another_app_or_workspace_is_403"),
+    ("S07", "slack_callbacks", "s07_the_legacy_token_proves_nothing"),
+    ("S08", "slack_callbacks", "s08_a_hundred_replays_over_two_replicas_are_one_decision"),
+    ("S09", "slack_callbacks", "s09_a_double_click_is_one_vote"),
+    ("S10", "slack_callbacks", "s10_a_click_on_a_decided_action_changes_nothing_and_says_why"),
+    ("S13", "slack_callbacks", "s13_a_handle_opens_its_own_message_and_no_other"),
+    ("S14", "slack_callbacks", "s14_a_click_that_outruns_the_platforms_answer_counts"),
+    ("S16", "slack_callbacks", "s16_response_url_is_never_called_nor_kept"),
+    ("A01", "authority", "a01_a_channel_member_outside_the_group_decides_nothing"),
+    ("A02", "authority", "a02_a_member_of_another_tools_group_decides_nothing"),
+    ("A06", "authority", "a06_the_owner_cannot_approve_where_that_is_separated_and_can_where_it_is_not"),
+    ("A08", "authority", "a08_the_owner_and_one_other_are_one_of_two"),
+    ("A10", "authority", "a10_a_deny_before_the_retry_takes_the_approval_back"),
+    ("P01", "preview", "p01_text_that_imitates_markup_stays_text"),
+    ("P02", "preview", "p02_what_cannot_be_seen_is_shown_as_an_escape"),
+    ("P03", "preview", "p03_a_long_value_is_shown_whole_or_refused"),
+    ("P05", "preview", "p05_a_card_says_everything_that_a_decision_needs"),
+    ("R05", "races", "r05_a_hundred_identical_calls_are_one_action_and_one_card"),
+    ("X01", "execution", "x01_an_approval_that_runs_out_before_the_claim_executes_nothing"),
+    ("X03", "execution", "x03_sixty_four_redemptions_over_two_replicas_are_one_execution"),
+    ("X04", "execution", "x04_a_row_edited_after_the_approval_is_refused_with_an_alarm"),
+    ("X09", "execution", "x09_errors_of_the_upstream_spend_the_token_and_are_not_tried_again"),
+    ("X10", "execution", "x10_an_intent_has_one_idempotency_key_and_no_two_share_one"),
+    ("tool_changed", "execution", "a_tool_that_changed_after_the_approval_is_not_called"),
+];
+
+/// The cases that this version must prove.
+const REQUIRED: &str = "B01 B03 B05 B07 B08 B09 B10 B12 B13 B14 B15 B16 B17 B18 T01 T02 T03 T04 T05 T06 T07 T08 T14 \
+    S01 S02 S03 S04 S05 S06 S07 S08 S09 S10 S13 S14 S16 A01 A02 A06 A08 A10 P01 P02 P03 P05 R05 X01 X03 X04 X09 X10 \
+    tool_changed";
+
+#[test]
+fn every_required_case_has_a_test_and_every_row_is_true() {
+    for case in REQUIRED.split_whitespace() {
+        assert!(TABLE.iter().any(|(listed, ..)| *listed == case), "no test is listed for {case}");
+    }
+    for (case, file, function) in TABLE {
+        let path = format!("{}/tests/{file}.rs", env!("CARGO_MANIFEST_DIR"));
+        let source = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{case}: {path}: {error}"));
+        let declared = source.lines().position(|line| {
+            line.strip_prefix("async fn ")
+                .or(line.strip_prefix("fn "))
+                .is_some_and(|rest| rest.starts_with(&format!("{function}(")))
+        });
+        let at = declared.unwrap_or_else(|| panic!("{case}: {file}.rs has no test {function}"));
+        let attribute = source.lines().nth(at - 1).unwrap_or_default();
+        assert!(
+            attribute == "#[tokio::test]" || attribute == "#[test]",
+            "{case}: {function} is no test: {attribute}"
+        );
+    }
+}
