@@ -186,3 +186,22 @@ async fn clients_that_hang_up_leave_no_transaction_open_and_lose_no_write() {
     );
     world.finish().await;
 }
+
+/// A press that a defect keeps from being decided must not be tried for ever: nothing is decided, and the person is told.
+#[tokio::test]
+async fn a_press_that_cannot_be_decided_is_closed_and_the_person_is_told() {
+    let world = World::start().await;
+    let (parked, card) = world.park().await;
+    world.wait_audit("posted", 1).await;
+    let before: String = sqlx::query_scalar("SELECT risk FROM actions").fetch_one(&world.db).await.unwrap();
+    world.rewrite("ALTER TABLE actions DROP CONSTRAINT actions_risk_check; UPDATE actions SET risk = 'mild'").await;
+    assert_eq!(world.press(BEN, &card, "undersign_approve").await, StatusCode::OK);
+    assert!(world.note_to(BEN).await.contains("a fault in undersign"));
+    let result: String = sqlx::query_scalar("SELECT result FROM callbacks").fetch_one(&world.db).await.unwrap();
+    assert_eq!(result, "fault");
+    world.rewrite(&format!("UPDATE actions SET risk = '{before}'")).await;
+    assert_eq!(world.state(&parked.action_id()).await, "pending");
+    assert_eq!(world.press(BEN, &card, "undersign_approve").await, StatusCode::OK);
+    assert_eq!(world.agent(BOT_KEY).approval(&parked.action_id(), 30).await.code(), "approval_granted");
+    world.finish().await;
+}

@@ -17,6 +17,9 @@ use crate::storage::{self, Ballot, CardRow, Decided, StoredPress};
 /// How long the platform's request waits for the decision; the inbox worker finishes what takes longer.
 const DECIDE_AT_ONCE: Duration = Duration::from_millis(1500);
 
+/// What a person reads whose card no row knows.
+const UNKNOWN_CARD: &str = "This card is not known here. Nothing was decided.";
+
 /// The press was not stored: the platform must show an error.
 #[derive(Debug, thiserror::Error)]
 #[error("the database does not answer")]
@@ -61,35 +64,49 @@ impl App {
     /// # Errors
     /// The database.
     pub async fn drain_inbox(&self) -> storage::Result<usize> {
-        let presses = self.db.undecided_presses().await?;
-        let count = presses.len();
-        for press in presses {
-            self.decide_press(press).await;
+        let mut decided = 0;
+        for press in self.db.undecided_presses().await? {
+            if self.decide_press(press).await {
+                decided += 1;
+            }
         }
-        Ok(count)
+        Ok(decided)
     }
 
-    async fn decide_press(&self, press: Press) {
-        match self.decide(&press).await {
-            Ok(result) => {
-                tracing::info!(platform = %press.account.platform, verdict = press.verdict.as_str(), result, "press decided");
-                self.wake_waiters();
+    /// Whether the press left the inbox.
+    async fn decide_press(&self, press: Press) -> bool {
+        let result = match self.decide(&press).await {
+            Ok(result) => result,
+            // It stays in the inbox, for a database that answers again.
+            Err(error @ storage::Error::Unavailable) => {
+                tracing::error!(%error, "a press could not be decided yet");
+                return false;
             }
-            // It stays in the inbox.
-            Err(error) => tracing::error!(%error, "a press could not be decided"),
-        }
+            // A defect: trying again would not end. Nothing is decided, and the person is told.
+            Err(error) => {
+                tracing::error!(%error, "a press could not be decided");
+                let word = "Nothing was decided because of a fault in undersign. Please press again, or tell its operators.";
+                match self.refuse_aside(&press, "fault", word).await {
+                    Ok(result) => result,
+                    Err(_) => return false,
+                }
+            }
+        };
+        tracing::info!(platform = %press.account.platform, verdict = press.verdict.as_str(), result, "press decided");
+        self.wake_waiters();
+        true
     }
 
     async fn decide(&self, press: &Press) -> storage::Result<&'static str> {
         let Some(card) = self.db.card(&press.handle).await? else {
-            return self.refuse_unknown(press, "unknown_handle").await;
+            return self.refuse_aside(press, "unknown_handle", UNKNOWN_CARD).await;
         };
         let about = (&card.tenant, card.action);
         if let Err(refused) = self.check_delivery(press, &card).await? {
             return self.refuse_vote(press, about, refused).await;
         }
         let Some(action) = self.db.action(&card.tenant, card.action).await? else {
-            return self.refuse_unknown(press, "gone").await;
+            return self.refuse_aside(press, "gone", UNKNOWN_CARD).await;
         };
         if let Some(refused) = over(press, &action) {
             return self.refuse_vote(press, about, refused).await;
@@ -187,9 +204,14 @@ impl App {
         Ok(refused.result)
     }
 
-    /// A handle that no card has: nobody's audit trail it could be in, but the person is told.
-    async fn refuse_unknown(&self, press: &Press, result: &'static str) -> storage::Result<&'static str> {
-        let refused = vote_refused(press, result, "This card is not known here. Nothing was decided.");
+    /// Refuses a press that belongs into nobody's audit trail; the person is told at once.
+    async fn refuse_aside(
+        &self,
+        press: &Press,
+        result: &'static str,
+        word: &str,
+    ) -> storage::Result<&'static str> {
+        let refused = vote_refused(press, result, word);
         if self.db.refuse_press(press, result, None, &refused.event, "").await?
             && let Some(chat) = self.chats.get(&(press.account.platform, press.account.installation.clone()))
             && let Err(error) = chat.messenger.note(&press.place(), &press.account.user, &refused.word).await

@@ -1,7 +1,7 @@
 //! The messages that show an action: one row for each that was or may have been posted.
 
 use super::error::inconsistent;
-use super::{Db, Result};
+use super::{Db, Error, Result};
 use crate::domain::audit::Event;
 use crate::domain::ids::{ActionId, Tenant};
 use crate::domain::place::{Place, Platform};
@@ -171,8 +171,13 @@ impl Db {
             message,
         )
         .execute(&self.pool)
-        .await?;
-        Ok(learnt.rows_affected() == 1)
+        .await;
+        match learnt.map_err(Error::from) {
+            Ok(done) => Ok(done.rows_affected() == 1),
+            // The message is another card already: it can't be this one.
+            Err(Error::Conflict(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Records what a message shows now. Older revisions never replace newer ones.

@@ -32,8 +32,11 @@ impl From<sqlx::Error> for Error {
                 let code = database.code().unwrap_or_default().into_owned();
                 match database.constraint() {
                     Some(constraint) => Self::Conflict(constraint.to_owned()),
-                    // Connection trouble, shutdown, resources, lock and statement time limits, read-only database.
-                    None if ["08", "57", "53", "55", "25"].iter().any(|class| code.starts_with(class)) => {
+                    // Connection trouble, read-only database, deadlock, resources, lock and statement time limits, shutdown.
+                    None if ["08", "25", "40", "53", "55", "57"]
+                        .iter()
+                        .any(|class| code.starts_with(class)) =>
+                    {
                         Self::Unavailable
                     }
                     // The message may quote values; the code names the fault.
