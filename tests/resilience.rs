@@ -194,14 +194,53 @@ async fn a_press_that_cannot_be_decided_is_closed_and_the_person_is_told() {
     let (parked, card) = world.park().await;
     world.wait_audit("posted", 1).await;
     let before: String = sqlx::query_scalar("SELECT risk FROM actions").fetch_one(&world.db).await.unwrap();
-    world.rewrite("ALTER TABLE actions DROP CONSTRAINT actions_risk_check; UPDATE actions SET risk = 'mild'").await;
+    world
+        .rewrite("ALTER TABLE actions DROP CONSTRAINT actions_risk_check; UPDATE actions SET risk = 'mild'")
+        .await;
     assert_eq!(world.press(BEN, &card, "undersign_approve").await, StatusCode::OK);
     assert!(world.note_to(BEN).await.contains("a fault in undersign"));
-    let result: String = sqlx::query_scalar("SELECT result FROM callbacks").fetch_one(&world.db).await.unwrap();
+    let result: String =
+        sqlx::query_scalar("SELECT result FROM callbacks").fetch_one(&world.db).await.unwrap();
     assert_eq!(result, "fault");
     world.rewrite(&format!("UPDATE actions SET risk = '{before}'")).await;
     assert_eq!(world.state(&parked.action_id()).await, "pending");
     assert_eq!(world.press(BEN, &card, "undersign_approve").await, StatusCode::OK);
     assert_eq!(world.agent(BOT_KEY).approval(&parked.action_id(), 30).await.code(), "approval_granted");
     world.finish().await;
+}
+
+/// A change that falls into the very moment in which the card before it is finished must not wait for a lease to end.
+#[tokio::test]
+async fn a_change_while_the_card_is_being_finished_shows_at_once() {
+    let world = World::start().await;
+    let agent = world.agent(BOT_KEY);
+    for round in 0..40_u64 {
+        let parked =
+            agent.call("refund_order", json!({"order_id": "A-17", "amount_cents": 30_000 + round})).await;
+        let id = parked.action_id();
+        world.card_where(|card| card.text.contains(&id)).await;
+        tokio::time::sleep(Duration::from_micros(round * 400)).await;
+        assert_eq!(agent.cancel(&id).await.code(), "cancelled");
+    }
+    for _ in 0..100 {
+        let left: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM outbox WHERE attempts > 0 AND not_before > clock_timestamp() + interval '5 seconds'",
+        )
+        .fetch_one(&world.db)
+        .await
+        .unwrap();
+        let shown = world
+            .slack
+            .messages(CHANNEL)
+            .iter()
+            .filter(|card| card.as_text().contains("Withdrawn by the agent"))
+            .count();
+        if shown == 40 {
+            world.finish().await;
+            return;
+        }
+        assert!(left < 30, "rows wait for their leases to end");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("a withdrawn action still has buttons");
 }

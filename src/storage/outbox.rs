@@ -84,19 +84,30 @@ impl Db {
     /// # Errors
     /// The database; the row comes back after its lease.
     pub async fn finish_job(&self, job: &Job, shown: i32) -> Result<()> {
-        sqlx::query!(
-            "WITH d AS (
-               DELETE FROM outbox WHERE id = $1 AND lease_owner = $2 AND attempts = $3 AND revision <= $4 RETURNING id
-             )
-             UPDATE outbox SET not_before = clock_timestamp(), attempts = 0
-              WHERE id = $1 AND lease_owner = $2 AND attempts = $3 AND revision > $4",
+        let shown = shown.max(job.revision);
+        let done = sqlx::query!(
+            "DELETE FROM outbox WHERE id = $1 AND lease_owner = $2 AND attempts = $3 AND revision <= $4",
             job.id,
             job.owner,
             job.attempt,
-            shown.max(job.revision),
+            shown,
         )
         .execute(&self.pool)
         .await?;
+        if done.rows_affected() == 0 {
+            // A statement of its own, with eyes of its own: what was queued while the first one waited for the row would
+            // be invisible to a second half of it.
+            sqlx::query!(
+                "UPDATE outbox SET not_before = clock_timestamp(), attempts = 0
+                  WHERE id = $1 AND lease_owner = $2 AND attempts = $3 AND revision > $4",
+                job.id,
+                job.owner,
+                job.attempt,
+                shown,
+            )
+            .execute(&self.pool)
+            .await?;
+        }
         Ok(())
     }
 
