@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Done, Failure, Outcome};
 use crate::config::{self, Config, LoadError};
 use crate::domain::duration::human;
-use crate::domain::policy::RuleView;
+use crate::domain::policy::{Fault, RuleView};
 
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
@@ -30,21 +30,28 @@ pub(super) fn run(args: &Args) -> Outcome {
             }
             Ok(Done)
         }
-        Err(LoadError::Unreadable(fault)) => Err(Failure::usage(fault.to_string())),
-        Err(LoadError::Refused(faults)) => {
-            if args.json {
-                let faults: Vec<_> = faults
-                    .iter()
-                    .map(|fault| json!({ "file": fault.file, "key": fault.key, "message": fault.message }))
-                    .collect();
-                println!("{}", json!({ "ok": false, "faults": faults }));
-            } else {
-                for fault in &faults {
-                    println!("{fault}");
-                }
-            }
-            let count = faults.len();
-            Err(Failure::no(format!("{count} fault{} found", if count == 1 { "" } else { "s" })))
+        Err(error) => {
+            print_faults(error.faults(), args.json);
+            let count = error.faults().len();
+            let found = format!("{count} fault{} found", if count == 1 { "" } else { "s" });
+            Err(match error {
+                LoadError::Unreadable(_) => Failure::usage(found),
+                LoadError::Refused(_) => Failure::no(found),
+            })
+        }
+    }
+}
+
+fn print_faults(faults: &[Fault], as_json: bool) {
+    if as_json {
+        let faults: Vec<_> = faults
+            .iter()
+            .map(|fault| json!({ "file": fault.file, "key": fault.key, "message": fault.message }))
+            .collect();
+        println!("{}", json!({ "ok": false, "faults": faults }));
+    } else {
+        for fault in faults {
+            println!("{fault}");
         }
     }
 }

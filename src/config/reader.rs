@@ -41,6 +41,12 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Table, Fault> {
     })
 }
 
+/// Whether a name has the form of those that become part of a path or of another name.
+pub(super) fn is_name(name: &str) -> bool {
+    (1..=32).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_')
+}
+
 /// A value that a key may have.
 pub(super) trait Kind: Sized {
     /// What to write: "a string".
@@ -139,8 +145,18 @@ impl<'r> Section<'r> {
         self.reader.fault(key, message);
     }
 
+    /// A fault of the table itself: its name, say.
+    pub(super) fn own_fault(&mut self, message: impl Into<String>) {
+        self.reader.fault(self.path.clone(), message);
+    }
+
     pub(super) fn reader(&mut self) -> &mut Reader {
         self.reader
+    }
+
+    /// Whether the key is there and not read yet.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
     }
 
     /// A key that may be absent.
@@ -155,11 +171,20 @@ impl<'r> Section<'r> {
 
     /// A key that must be there.
     pub(super) fn required<T: Kind>(&mut self, key: &str) -> Option<T> {
-        if !self.table.contains_key(key) {
+        if !self.has(key) {
             self.fault(key, format!("is missing: it must be {}", T::WANTED));
             return None;
         }
         self.optional(key)
+    }
+
+    /// A key that must be there, in a form that the caller reads.
+    pub(super) fn required_as(&mut self, key: &str, wanted: &str) -> Option<Value> {
+        let value = self.table.remove(key);
+        if value.is_none() {
+            self.fault(key, format!("is missing: it must be {wanted}"));
+        }
+        value
     }
 
     /// The named tables of a table: `[people.*]`.
