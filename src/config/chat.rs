@@ -39,7 +39,7 @@ pub(super) fn slack(
         let mut section = Section::new(reader, format!("slack.{name}"), table);
         // It is a part of the callbacks' path and of `slack:NAME/C…`.
         if !is_name(&name) {
-            section.own_fault("is named with other than a-z, 0-9, '-' and '_', or with more than 32 of them");
+            section.own_fault("must have a name of 1 to 32 characters a-z, 0-9, '-' and '_'");
         }
         if let Some(config) = installation(&mut section, environment) {
             all.insert(Installation::new(name), config);

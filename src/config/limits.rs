@@ -24,18 +24,20 @@ pub(super) fn token_keys(
     let mut keys = Vec::new();
     for (at, table) in tables.into_iter().enumerate() {
         let mut section = Section::new(reader, format!("token_keys[{at}]"), table);
-        let id: String = section.required("id").unwrap_or_default();
+        let id: Option<String> = section.required("id");
         let secret = secret::required(&mut section, "secret", Rules::TOKEN_KEY, environment);
-        let usable = (1..=32).contains(&id.len())
-            && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
-        if !usable {
-            section.fault("id", "must be 1 to 32 letters, digits, '-' or '_'");
-        }
-        if !ids.insert(id.clone()) {
-            section.fault("id", "is used twice: every key needs an id of its own");
+        if let Some(id) = &id {
+            let usable = (1..=32).contains(&id.len())
+                && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+            if !usable {
+                section.fault("id", "must be 1 to 32 letters, digits, '-' or '_'");
+            }
+            if !ids.insert(id.clone()) {
+                section.fault("id", "is used twice: every key needs an id of its own");
+            }
         }
         section.end();
-        if let Some(secret) = secret {
+        if let (Some(id), Some(secret)) = (id, secret) {
             keys.push(TokenKey { id, secret: secret.expose_secret().as_bytes().to_vec().into() });
         }
     }

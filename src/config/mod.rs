@@ -161,3 +161,6 @@ fn finish<T>(reader: Reader, value: Option<T>) -> Result<T, LoadError> {
         _ => Err(LoadError::Refused(faults)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -87,7 +87,7 @@ fn read(value: &Value, environment: &Environment<'_>) -> Result<SecretString, St
         Some(("env", name)) => {
             environment.variable(name).map(SecretString::from).ok_or_else(|| match is_variable_name(name) {
                 true => format!("the environment variable {name} is not set"),
-                false => "names an environment variable that is not set".to_owned(),
+                false => "names an environment variable that is not set: a secret itself has no place here".to_owned(),
             })
         }
         Some(("file", path)) => from_file(&environment.directory().join(path)),

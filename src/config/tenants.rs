@@ -90,7 +90,7 @@ pub(super) fn tenants(
 }
 
 /// What the names of tenants and agents must be like.
-const NAMED: &str = "is named with other than letters, digits, '.', '-' and '_', or with more than 64 of them";
+const NAMED: &str = "must have a name of 1 to 64 letters, digits, '.', '-' and '_'";
 
 /// Whether a name shows people what it is: in a card, in the audit trail, in a log line.
 fn is_shown_name(name: &str) -> bool {

@@ -64,9 +64,7 @@ pub(super) fn upstream(
     let mut section = Section::new(reader, format!("tenants.{tenant}.upstreams.{name}"), table);
     // Agents see `NAME__tool`, which must be read back in one way only.
     if !is_name(&name) || name.contains("__") || name.ends_with('_') {
-        section.own_fault(
-            "is named with other than a-z, 0-9, '-' and '_', with more than 32 of them, with '__' in it or '_' at its end",
-        );
+        section.own_fault("must have a name of 1 to 32 characters a-z, 0-9, '-' and '_', without '__' and no '_' at its end");
     }
     let stdio = section.has("command");
     section.not_built(&["command", "env", "read_only", "pass"]);
@@ -127,9 +125,14 @@ fn address(text: &str, insecure: bool) -> Result<Url, &'static str> {
         return Err("must not have a '#' in it");
     }
     let ip = match url.host() {
-        // The parser has read decimal, octal and hexadecimal forms into the address they mean.
+        Some(Host::Ipv4(ip)) if !is_written_plainly(text, ip) => {
+            return Err("must have its address written with four decimal numbers, such as 127.0.0.1");
+        }
+        Some(Host::Ipv6(ip)) if stands_for_ipv4(ip) => {
+            return Err("must not have an IPv4 address within an IPv6 one: write the IPv4 address itself");
+        }
         Some(Host::Ipv4(ip)) => Some(IpAddr::V4(ip)),
-        Some(Host::Ipv6(ip)) => Some(inner(ip)),
+        Some(Host::Ipv6(ip)) => Some(IpAddr::V6(ip)),
         Some(Host::Domain(name)) if METADATA_HOSTS.contains(&name.trim_end_matches('.')) => {
             return Err("must not be a metadata service");
         }
@@ -146,15 +149,19 @@ fn address(text: &str, insecure: bool) -> Result<Url, &'static str> {
     Ok(url)
 }
 
-/// The IPv4 address that an IPv6 address stands for, if it stands for one: mapped, compatible, NAT64 or 6to4.
-fn inner(ip: Ipv6Addr) -> IpAddr {
-    let four = |high: u16, low: u16| IpAddr::V4(Ipv4Addr::from((u32::from(high) << 16) | u32::from(low)));
+/// Whether people who read the file see the address that is meant, and not a decimal, octal or hexadecimal form of it.
+fn is_written_plainly(text: &str, ip: Ipv4Addr) -> bool {
+    let after = text.split_once("://").and_then(|(_, rest)| rest.strip_prefix(&ip.to_string()));
+    after.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/', '?']))
+}
+
+/// Whether it is an IPv4 address in disguise: mapped, compatible, NAT64 or 6to4.
+fn stands_for_ipv4(ip: Ipv6Addr) -> bool {
     match ip.segments() {
-        // The loopback and unspecified addresses are IPv6's own.
-        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => IpAddr::V6(ip),
-        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => four(high, low),
-        [0x2002, high, low, ..] => four(high, low),
-        _ => IpAddr::V6(ip),
+        // The unspecified and loopback addresses are IPv6's own.
+        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => false,
+        [0, 0, 0, 0, 0, 0 | 0xffff, ..] | [0x64, 0xff9b, ..] | [0x2002, ..] => true,
+        _ => false,
     }
 }
 
