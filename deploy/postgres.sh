@@ -69,6 +69,17 @@ apt_install() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" >&2
 }
 
+# Makes sure that a command is there: from a Debian package where that is possible, otherwise it is asked for.
+need_command() {
+    if command -v "$1" >/dev/null 2>&1; then return; fi
+    if command -v apt-get >/dev/null 2>&1 && can_be_root; then
+        echo "installing $2 with apt-get" >&2
+        # shellcheck disable=SC2086
+        apt_install $2 || { as_root apt-get update >&2 && apt_install $2; } || true
+    fi
+    command -v "$1" >/dev/null 2>&1 || { echo "$1 is missing: install $2" >&2; exit 2; }
+}
+
 # Debian and Ubuntu, about 19 MB. The common package goes first, so that it can be told not to start a server of its own
 # on port 5432 before the second package would do so.
 postgres_from_apt() {

@@ -32,11 +32,13 @@ CREATE TABLE actions (
   decided_at      timestamptz,                                   -- mutable: when it left pending; a deny after an approval sets it anew
   redeem_by       timestamptz,                                   -- set once, by the guard at the approval
   redeemed_at     timestamptz,                                   -- set once, by the guard at the claim
-  CHECK (expires_at > created_at),
-  CHECK ((state = 'pending') = (decided_at IS NULL)),
-  CHECK ((state IN ('executing', 'succeeded', 'failed', 'outcome_unknown')) = (redeemed_at IS NOT NULL)),
-  CHECK (state NOT IN ('approved', 'executing', 'succeeded', 'failed', 'outcome_unknown') OR redeem_by IS NOT NULL),
-  CHECK (state NOT IN ('invalidated', 'returned') OR reason IS NOT NULL),
+  CONSTRAINT actions_expire_after_parking CHECK (expires_at > created_at),
+  CONSTRAINT actions_decided_unless_pending CHECK ((state = 'pending') = (decided_at IS NULL)),
+  CONSTRAINT actions_redeemed_when_executed
+    CHECK ((state IN ('executing', 'succeeded', 'failed', 'outcome_unknown')) = (redeemed_at IS NOT NULL)),
+  CONSTRAINT actions_approved_has_deadline
+    CHECK (state NOT IN ('approved', 'executing', 'succeeded', 'failed', 'outcome_unknown') OR redeem_by IS NOT NULL),
+  CONSTRAINT actions_voided_has_reason CHECK (state NOT IN ('invalidated', 'returned') OR reason IS NOT NULL),
   UNIQUE (id, tenant, barred_person)
 );
 
@@ -74,6 +76,7 @@ BEGIN
     RAISE EXCEPTION 'illegal transition % -> % of action %', OLD.state, NEW.state, OLD.id
       USING ERRCODE = 'integrity_constraint_violation', CONSTRAINT = 'actions_guard_transition';
   END IF;
+  IF OLD.state <> NEW.state THEN NEW.revision := OLD.revision + 1; END IF;
   -- A BEFORE ROW trigger runs once the row lock is held, so this clock is true; a WHERE clause is evaluated before a
   -- lock wait. Too late gives NULL: no row is updated.
   IF OLD.state = 'pending' AND NEW.state = 'approved' THEN

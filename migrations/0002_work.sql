@@ -78,6 +78,19 @@ CREATE TABLE outbox (
 CREATE INDEX outbox_due ON outbox (not_before);
 ALTER TABLE outbox SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
+-- Every change that a card shows goes to every card, whichever statement makes it. A row that is leased already only
+-- learns the newer revision: its worker looks again when it is done.
+CREATE FUNCTION actions_show() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO outbox (action_id, tenant, destination, kind, revision)
+  SELECT NEW.id, NEW.tenant, place, 'card', NEW.revision FROM unnest(NEW.post_to) AS place
+  ON CONFLICT (action_id, destination, kind, detail)
+    DO UPDATE SET revision = greatest(outbox.revision, excluded.revision);
+  RETURN NULL;
+END $$;
+CREATE TRIGGER actions_show AFTER UPDATE ON actions FOR EACH ROW
+  WHEN (NEW.revision <> OLD.revision) EXECUTE FUNCTION actions_show();
+
 -- The durable inbox of presses, and the memory of those already seen.
 CREATE TABLE callbacks (
   platform      text        NOT NULL CHECK (platform IN ('slack', 'discord')),

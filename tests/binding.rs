@@ -20,7 +20,10 @@ async fn b01_a_changed_amount_is_another_call() {
     assert_eq!(tamper.len(), 1);
     assert_eq!(tamper[0]["agent"], "support-bot");
     // The approval itself is untouched.
-    assert_eq!(world.agent(BOT_KEY).call_with_token("refund_order", refund(), &token).await.code(), "upstream");
+    assert_eq!(
+        world.agent(BOT_KEY).call_with_token("refund_order", refund(), &token).await.code(),
+        "upstream"
+    );
     world.finish().await;
 }
 
@@ -54,16 +57,31 @@ async fn b05_values_that_would_change_are_refused_before_anybody_is_asked() {
     let world = World::start().await;
     let agent = world.agent(BOT_KEY);
     for value in [
-        "-0", "-0.0", "9007199254740992", "9007199254740993", "18446744073709551615", "1e400", "1e20",
+        "-0",
+        "-0.0",
+        "9007199254740992",
+        "9007199254740993",
+        "18446744073709551615",
+        "1e400",
+        "1e20",
         "0.1000000000000000055511151231257827",
     ] {
         let arguments = format!(r#"{{"customer_id": {value}}}"#);
         let (status, answer) = agent.call_raw("delete_customer", &arguments).await;
         // What no JSON parser can carry is refused as a request; the rest by name.
         if value == "1e400" {
-            assert!(status == StatusCode::BAD_REQUEST || answer.code() != "approval_pending", "{value}: {}", answer.0);
+            assert!(
+                status == StatusCode::BAD_REQUEST || answer.code() != "approval_pending",
+                "{value}: {}",
+                answer.0
+            );
         } else {
-            assert_eq!((status, answer.code().as_str()), (StatusCode::OK, "unsupported_value"), "{value}: {}", answer.0);
+            assert_eq!(
+                (status, answer.code().as_str()),
+                (StatusCode::OK, "unsupported_value"),
+                "{value}: {}",
+                answer.0
+            );
             assert!(!answer.text().contains(value), "the value is not repeated: {}", answer.text());
         }
     }
@@ -92,7 +110,8 @@ async fn b07_the_same_call_spelt_otherwise_is_the_same_call() {
     assert_eq!(world.slack.messages(harness::CHANNEL).len(), 1);
     assert_eq!(world.press(BEN, &card, "undersign_approve").await, StatusCode::OK);
     let token = agent.approval(&parked.action_id(), 30).await.token().unwrap();
-    let spelling = format!(r#"{{"approval_token":"{token}", "amount_cents":12000.00, "order_id":"A\u002d17"}}"#);
+    let spelling =
+        format!(r#"{{"approval_token":"{token}", "amount_cents":12000.00, "order_id":"A\u002d17"}}"#);
     let (_, executed) = agent.call_raw("refund_order", &spelling).await;
     assert_eq!(executed.code(), "upstream", "{}", executed.0);
     assert_eq!(world.shop.ledger()[0].arguments, refund());
@@ -218,7 +237,9 @@ async fn b16_a_changed_requirement_voids_the_approval_and_an_edit_elsewhere_does
     let mut world = World::start().await;
     let (action, token) = world.approved().await;
     // Another rule's group and an unused threshold change: this approval does not name them.
-    world.write_policy(&RULES.replace("count = 2", "count = 1").replace("[thresholds]", "[thresholds]\nunused = 7"));
+    world.write_policy(
+        &RULES.replace("count = 2", "count = 1").replace("[thresholds]", "[thresholds]\nunused = 7"),
+    );
     world.restart().await;
     assert_eq!(world.agent(BOT_KEY).approval(&action, 0).await.code(), "approval_granted");
     world.write_policy(
@@ -229,7 +250,10 @@ async fn b16_a_changed_requirement_voids_the_approval_and_an_edit_elsewhere_does
     let answer = agent.call_with_token("refund_order", refund(), &token).await;
     assert_eq!(answer.code(), "policy_changed");
     let later = agent.call_with_token("refund_order", refund(), &token).await;
-    assert_eq!((later.code().as_str(), later.meta()["reason"].as_str()), ("invalidated", Some("policy_changed")));
+    assert_eq!(
+        (later.code().as_str(), later.meta()["reason"].as_str()),
+        ("invalidated", Some("policy_changed"))
+    );
     assert!(world.shop.ledger().is_empty());
     let anew = agent.call("refund_order", refund()).await;
     assert_eq!(anew.code(), "approval_pending");

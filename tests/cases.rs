@@ -71,10 +71,15 @@ fn every_required_case_has_a_test_and_every_row_is_true() {
         let path = format!("{}/tests/{file}.rs", env!("CARGO_MANIFEST_DIR"));
         let source = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{case}: {path}: {error}"));
         let declared = source.lines().position(|line| {
-            line.strip_prefix("async fn ").or(line.strip_prefix("fn ")).is_some_and(|rest| rest.starts_with(&format!("{function}(")))
+            line.strip_prefix("async fn ")
+                .or(line.strip_prefix("fn "))
+                .is_some_and(|rest| rest.starts_with(&format!("{function}(")))
         });
         let at = declared.unwrap_or_else(|| panic!("{case}: {file}.rs has no test {function}"));
         let attribute = source.lines().nth(at - 1).unwrap_or_default();
-        assert!(attribute == "#[tokio::test]" || attribute == "#[test]", "{case}: {function} is no test: {attribute}");
+        assert!(
+            attribute == "#[tokio::test]" || attribute == "#[test]",
+            "{case}: {function} is no test: {attribute}"
+        );
     }
 }

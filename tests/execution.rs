@@ -36,9 +36,14 @@ async fn x01_a_claim_that_waits_past_the_deadline_is_too_late() {
         ))
         .await;
     let mut lock = harness::begin(&world.db).await;
-    sqlx::query("SELECT id FROM actions WHERE id = $1::uuid FOR UPDATE").bind(&action).execute(&mut *lock).await.unwrap();
+    sqlx::query("SELECT id FROM actions WHERE id = $1::uuid FOR UPDATE")
+        .bind(&action)
+        .execute(&mut *lock)
+        .await
+        .unwrap();
     let agent = world.agent(BOT_KEY);
-    let redeeming = tokio::spawn(async move { agent.call_with_token("refund_order", refund(), &token).await });
+    let redeeming =
+        tokio::spawn(async move { agent.call_with_token("refund_order", refund(), &token).await });
     tokio::time::sleep(std::time::Duration::from_millis(1200)).await;
     lock.rollback().await.unwrap();
     let answer = redeeming.await.unwrap();
@@ -150,8 +155,10 @@ async fn x10_an_intent_has_one_idempotency_key_and_no_two_share_one() {
     let keys: Vec<_> = world.shop.ledger().iter().map(|call| call.idempotency_key.clone().unwrap()).collect();
     assert_eq!(keys.len(), 2);
     assert_ne!(keys[0], keys[1]);
-    let stored: Vec<String> =
-        sqlx::query_scalar("SELECT idempotency_key FROM intents ORDER BY claimed_at").fetch_all(&world.db).await.unwrap();
+    let stored: Vec<String> = sqlx::query_scalar("SELECT idempotency_key FROM intents ORDER BY claimed_at")
+        .fetch_all(&world.db)
+        .await
+        .unwrap();
     assert_eq!(stored, keys);
     world.finish().await;
 }
@@ -163,13 +170,17 @@ async fn nothing_of_the_clients_goes_upstream() {
     world.press(BEN, &card, "undersign_approve").await;
     let agent = world.agent(BOT_KEY);
     let token = agent.approval(&parked.action_id(), 30).await.token().unwrap();
-    let meta = json!({"dev.undersign/approval-token": token, "vendor.example/secret": "canary", "progressToken": 7});
+    let meta =
+        json!({"dev.undersign/approval-token": token, "vendor.example/secret": "canary", "progressToken": 7});
     assert_eq!(agent.call_with_meta("refund_order", refund(), meta).await.code(), "upstream");
     let call = &world.shop.ledger()[0];
     assert_eq!(call.arguments, refund());
     assert!(!format!("{:?}", call.meta).contains("canary"), "{:?}", call.meta);
     let sent = call.headers["authorization"].to_str().unwrap();
-    assert_eq!(sent, "Bearer upstream-credential-0123456789", "the upstream's own credential, not the agent's");
+    assert_eq!(
+        sent, "Bearer upstream-credential-0123456789",
+        "the upstream's own credential, not the agent's"
+    );
     for (name, value) in &call.headers {
         assert!(!value.to_str().unwrap_or_default().contains(BOT_KEY), "{name}");
     }
@@ -190,7 +201,10 @@ async fn a_tool_that_changed_after_the_approval_is_not_called() {
     assert!(world.shop.ledger().is_empty());
     assert_eq!(world.state(&action).await, "invalidated");
     let later = agent.call_with_token("refund_order", refund(), &token).await;
-    assert_eq!((later.code().as_str(), later.meta()["reason"].as_str()), ("invalidated", Some("tool_changed")));
+    assert_eq!(
+        (later.code().as_str(), later.meta()["reason"].as_str()),
+        ("invalidated", Some("tool_changed"))
+    );
     world.card_showing("Void: tool_changed").await;
     // A new proposal gets a new card and a new approval.
     let anew = agent.call("refund_order", refund()).await;
@@ -227,17 +241,25 @@ async fn a_claim_that_its_replica_abandoned_is_closed_as_doubt() {
     world.shop.script("refund_order", Behaviour::HangAfter(gate.clone()));
     let (action, token) = world.approved().await;
     let agent = world.agent(BOT_KEY);
-    let redeeming = tokio::spawn(async move { agent.call_with_token("refund_order", refund(), &token).await });
+    let redeeming =
+        tokio::spawn(async move { agent.call_with_token("refund_order", refund(), &token).await });
     gate.arrived().await;
     assert_eq!(world.state(&action).await, "executing");
     let second = world.agent(BOT_KEY).call("refund_order", refund()).await;
     assert_eq!(second.code(), "in_progress");
-    sqlx::query("UPDATE intents SET deadline = clock_timestamp() - interval '1 second'").execute(&world.db).await.unwrap();
+    sqlx::query("UPDATE intents SET deadline = clock_timestamp() - interval '1 second'")
+        .execute(&world.db)
+        .await
+        .unwrap();
     let answer = world.agent(BOT_KEY).approval(&action, 30).await;
     assert_eq!(answer.code(), "outcome_unknown");
     gate.open();
     redeeming.await.unwrap();
-    assert_eq!(world.state(&action).await, "outcome_unknown", "a sweeper's doubt is resolved, never overwritten");
+    assert_eq!(
+        world.state(&action).await,
+        "outcome_unknown",
+        "a sweeper's doubt is resolved, never overwritten"
+    );
     assert_eq!(world.shop.ledger().len(), 1);
     world.finish().await;
 }

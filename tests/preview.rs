@@ -1,5 +1,7 @@
 //! The truth of the card (THREATS.md group P, Slack): all of what is executed, unambiguously, and nothing else to press.
 
+#![expect(clippy::unwrap_used, reason = "a test's helper that can't go on fails the test")]
+
 mod harness;
 
 use harness::{BOT_KEY, CHANNEL, RULES, World};
@@ -92,7 +94,11 @@ async fn p02_what_cannot_be_seen_is_shown_as_an_escape() {
     for c in hidden.chars() {
         assert!(!all.contains(c), "U+{:04X} on the card", u32::from(c));
         // A control character below U+0020 has JSON's own escape in canonical text.
-        let escaped = if u32::from(c) < 0x20 { format!("\\u{:04x}", u32::from(c)) } else { format!("\\u{{{:x}}}", u32::from(c)) };
+        let escaped = if u32::from(c) < 0x20 {
+            format!("\\u{:04x}", u32::from(c))
+        } else {
+            format!("\\u{{{:x}}}", u32::from(c))
+        };
         assert_eq!(all.matches(&escaped).count(), 2, "{escaped} in name and value");
     }
     assert!(all.contains("invisible or direction-changing characters"));
@@ -167,7 +173,8 @@ async fn p05_a_card_says_everything_that_a_decision_needs() {
     let blocks = json!(card.blocks);
     typed(&blocks, "date", &mut dates);
     let expires = parked.meta()["expires_at"].as_str().unwrap();
-    let expires = time::OffsetDateTime::parse(expires, &time::format_description::well_known::Rfc3339).unwrap();
+    let expires =
+        time::OffsetDateTime::parse(expires, &time::format_description::well_known::Rfc3339).unwrap();
     assert!(dates.iter().any(|date| date["timestamp"] == json!(expires.unix_timestamp())), "{dates:?}");
     world.finish().await;
 }

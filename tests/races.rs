@@ -1,5 +1,7 @@
 //! Many at once: one action, one decision, one execution, whoever is first and through whichever replica.
 
+#![expect(clippy::unwrap_used, reason = "a test's helper that can't go on fails the test")]
+
 mod harness;
 
 use std::collections::BTreeSet;
@@ -43,7 +45,8 @@ async fn a_thousand_approve_and_deny_races_end_in_one_state_each() {
     world.add_replica().await;
     // Parked straight into the table by copying one parked action: the race is about deciding.
     let (template, card) = world.park().await;
-    let handle = world.slack.click_payload(BEN, CHANNEL, &card.ts, "undersign_approve").unwrap()["actions"][0]["value"]
+    let handle = world.slack.click_payload(BEN, CHANNEL, &card.ts, "undersign_approve").unwrap()["actions"]
+        [0]["value"]
         .as_str()
         .unwrap()
         .to_owned();
@@ -67,7 +70,8 @@ async fn a_thousand_approve_and_deny_races_end_in_one_state_each() {
             .collect();
         let (slack, urls) = (world.slack.clone(), urls.clone());
         let statuses = at_once(100, move |slot| {
-            let (slack, url, request) = (slack.clone(), urls[(slot / 2 + slot) % 2].clone(), requests[slot].clone());
+            let (slack, url, request) =
+                (slack.clone(), urls[(slot / 2 + slot) % 2].clone(), requests[slot].clone());
             async move { slack.send(&url, request).await.unwrap() }
         })
         .await;
@@ -164,7 +168,8 @@ async fn eight_voters_at_once_on_a_count_of_two() {
         let requests: Vec<_> = names
             .iter()
             .map(|voter| {
-                let payload = world.slack.click_payload(voter, CHANNEL, &card.ts, "undersign_approve").unwrap();
+                let payload =
+                    world.slack.click_payload(voter, CHANNEL, &card.ts, "undersign_approve").unwrap();
                 world.slack.sign(&payload, now())
             })
             .collect();
@@ -209,16 +214,20 @@ async fn deny_and_redeem_at_once_never_both() {
         let before = world.shop.ledger().len();
         let redeemer = world.agent_at(1, BOT_KEY);
         let redeeming =
-            tokio::spawn(async move { redeemer.call_with_token("refund_order", arguments, &token).await.code() });
+            tokio::spawn(
+                async move { redeemer.call_with_token("refund_order", arguments, &token).await.code() },
+            );
         if round % 3 > 0 {
-            tokio::time::sleep(std::time::Duration::from_millis(round % 3 * 4)).await;
+            tokio::time::sleep(std::time::Duration::from_millis((round % 3) * 4)).await;
         }
         assert_eq!(world.press_stale_version(CYD, &card, "undersign_revoke").await, StatusCode::OK);
         let code = redeeming.await.unwrap();
         let calls = world.shop.ledger().len() - before;
         match code.as_str() {
             "upstream" => {
-                assert_eq!((calls, world.state(&id).await.as_str()), (1, "succeeded"));
+                let state = world.state(&id).await;
+                // The shop refuses when the order is paid back: it was called all the same.
+                assert_eq!((calls, matches!(state.as_str(), "succeeded" | "failed")), (1, true), "{state}");
                 ran += 1;
             }
             "denied" => {

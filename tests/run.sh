@@ -6,6 +6,9 @@ cd "$(dirname "$0")/.."
 # shellcheck source=deploy/postgres.sh
 . deploy/postgres.sh
 
+need_command cc 'gcc libc6-dev'
+# One test recomputes digests in another language.
+need_command python3 python3
 need_postgres
 cargo build --locked
 undersign="${CARGO_TARGET_DIR:-target}/debug/undersign"

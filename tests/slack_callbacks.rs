@@ -1,5 +1,7 @@
 //! Slack's callbacks (THREATS.md group S): only fresh, authentic, first-seen presses change anything.
 
+#![expect(clippy::unwrap_used, reason = "a test's helper that can't go on fails the test")]
+
 mod harness;
 
 use axum::http::{HeaderValue, StatusCode};
@@ -24,7 +26,8 @@ async fn send(world: &World, request: SignedRequest) -> StatusCode {
 
 async fn untouched(world: &World, action: &str) {
     assert_eq!(world.state(action).await, "pending");
-    let stored: i64 = sqlx::query_scalar("SELECT count(*) FROM callbacks").fetch_one(&world.db).await.unwrap();
+    let stored: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM callbacks").fetch_one(&world.db).await.unwrap();
     assert_eq!(stored, 0, "something unauthentic was stored");
 }
 
@@ -147,7 +150,14 @@ async fn s04_an_authentic_form_of_another_shape_is_400() {
 async fn s05_other_kinds_of_interaction_are_ignored() {
     let world = World::start().await;
     let (action, payload) = ready(&world).await;
-    for kind in ["view_submission", "shortcut", "message_action", "block_suggestion", "view_closed", "from_the_future"] {
+    for kind in [
+        "view_submission",
+        "shortcut",
+        "message_action",
+        "block_suggestion",
+        "view_closed",
+        "from_the_future",
+    ] {
         let mut other = payload.clone();
         other["type"] = json!(kind);
         assert_eq!(world.deliver(0, &other).await, StatusCode::OK, "{kind}");
@@ -341,7 +351,8 @@ async fn s16_response_url_is_never_called_nor_kept() {
     assert_eq!(world.state(&action).await, "approved");
     let called = tokio::time::timeout(std::time::Duration::from_millis(300), trap.accept()).await;
     assert!(called.is_err(), "response_url was called");
-    let stored: Vec<Vec<u8>> = sqlx::query_scalar("SELECT press FROM callbacks").fetch_all(&world.db).await.unwrap();
+    let stored: Vec<Vec<u8>> =
+        sqlx::query_scalar("SELECT press FROM callbacks").fetch_all(&world.db).await.unwrap();
     assert_eq!(stored.len(), 2);
     assert!(stored.iter().all(|press| !String::from_utf8_lossy(press).contains("meta-data")));
     world.finish().await;

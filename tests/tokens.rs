@@ -1,5 +1,7 @@
 //! The life of a token (THREATS.md group T): nothing runs without one, nobody else can use one, it works once.
 
+#![expect(clippy::unwrap_used, reason = "a test's helper that can't go on fails the test")]
+
 mod harness;
 
 use axum::http::StatusCode;
@@ -38,7 +40,11 @@ async fn t02_a_missing_or_misshapen_token_opens_nothing() {
         arguments["approval_token"] = token.clone();
         assert_eq!(agent.call("refund_order", arguments).await.code(), expected, "argument {token}");
         let meta = json!({"dev.undersign/approval-token": token});
-        assert_eq!(agent.call_with_meta("refund_order", refund(), meta).await.code(), expected, "_meta {token}");
+        assert_eq!(
+            agent.call_with_meta("refund_order", refund(), meta).await.code(),
+            expected,
+            "_meta {token}"
+        );
     }
     assert!(world.shop.ledger().is_empty());
     world.finish().await;
@@ -85,7 +91,11 @@ async fn t04_nothing_usable_is_told_before_the_approval() {
         assert!(answer.token().is_none());
     }
     // Neither the id nor anything made from it is a token.
-    for fake in [parked.action_id(), format!("ust1.{}", parked.action_id()), format!("ust1.k1.{}.", parked.action_id())] {
+    for fake in [
+        parked.action_id(),
+        format!("ust1.{}", parked.action_id()),
+        format!("ust1.k1.{}.", parked.action_id()),
+    ] {
         let answer = agent.call_with_token("refund_order", refund(), &fake).await;
         assert_eq!(answer.code(), "invalid_token");
     }
@@ -118,7 +128,9 @@ async fn t06_a_token_past_its_time_is_expired() {
     let world = World::start().await;
     let (action, token) = world.approved().await;
     world
-        .rewrite(&format!("UPDATE actions SET redeem_by = clock_timestamp() - interval '1 second' WHERE id = '{action}'"))
+        .rewrite(&format!(
+            "UPDATE actions SET redeem_by = clock_timestamp() - interval '1 second' WHERE id = '{action}'"
+        ))
         .await;
     let answer = world.agent(BOT_KEY).call_with_token("refund_order", refund(), &token).await;
     assert_eq!(answer.code(), "expired");

@@ -127,13 +127,21 @@ impl App {
         if right_place && self.db.learn_message(&card.handle, &press.message).await? {
             return Ok(Ok(()));
         }
-        Ok(Err(vote_refused(press, "wrong_message", "This button does not belong to this message. Nothing was decided.")))
+        Ok(Err(vote_refused(
+            press,
+            "wrong_message",
+            "This button does not belong to this message. Nothing was decided.",
+        )))
     }
 
     async fn admit_press(&self, press: &Press, action: &Action) -> Result<EligibleApprover, Refused> {
         let binding = &action.binding;
         let Some(tenant) = self.tenants.get(&binding.tenant) else {
-            return Err(vote_refused(press, "unknown_tenant", "Nothing was decided: this tenant is not configured."));
+            return Err(vote_refused(
+                press,
+                "unknown_tenant",
+                "Nothing was decided: this tenant is not configured.",
+            ));
         };
         let home = press.home.as_deref();
         let owner = binding.owner.as_ref();
@@ -212,7 +220,9 @@ fn too_late(state: StateName) -> String {
     let became = match state {
         StateName::Approved => "it is approved already",
         StateName::Executing => "it is being executed already",
-        StateName::Succeeded | StateName::Failed | StateName::OutcomeUnknown => "it has been executed already",
+        StateName::Succeeded | StateName::Failed | StateName::OutcomeUnknown => {
+            "it has been executed already"
+        }
         StateName::Denied => "it was denied",
         StateName::Expired => "its time ran out",
         StateName::Cancelled => "the agent withdrew it",

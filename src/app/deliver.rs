@@ -3,9 +3,8 @@
 //! One row a destination means one writer a message. A post whose answer was lost may be on the platform: the next try
 //! posts anew under another handle, and both messages stay valid, since they name one action.
 
+use std::sync::Arc;
 use std::time::Duration;
-
-use futures_util::future::join_all;
 
 use super::App;
 use super::ports::{Messenger, PostError};
@@ -16,22 +15,40 @@ use crate::storage::{self, CardRow, Job, JobKind, PostTarget};
 /// A private note is not worth more tries than this.
 const NOTE_TRIES: u32 = 5;
 
+/// Rows that are worked off at once, in all and for one lease.
+pub(super) const HANDS: usize = 32;
+const BATCH: usize = 8;
+
 impl App {
-    /// Leases due rows and works them off. The number of rows.
+    /// Leases due rows, as many as there are hands free, and has them worked off beside: a platform that does not answer
+    /// holds up its own cards and no others. The number of rows.
     ///
     /// # Errors
     /// The database, while leasing.
     pub async fn deliver_due(&self) -> storage::Result<usize> {
-        let jobs = self.db.lease_jobs(&self.0.replica).await?;
+        let hands = &self.0.hands;
+        // Wait for the first, take what else is free: the row's lease begins when somebody can work on it.
+        let Ok(first) = Arc::clone(hands).acquire_owned().await else { return Ok(0) };
+        let mut free = vec![first];
+        while free.len() < BATCH
+            && let Ok(another) = Arc::clone(hands).try_acquire_owned()
+        {
+            free.push(another);
+        }
+        let most = i64::try_from(free.len()).unwrap_or(1);
+        let jobs = self.db.lease_jobs(&self.0.replica, most).await?;
         let count = jobs.len();
-        join_all(jobs.into_iter().map(|job| async move {
-            let (action, place) = (job.action, job.place.to_string());
-            if let Err(error) = self.deliver(job).await {
-                // The lease ends and the row comes back.
-                tracing::error!(%action, place, %error, "an outbox row could not be worked off");
-            }
-        }))
-        .await;
+        for (job, hand) in jobs.into_iter().zip(free) {
+            let app = self.clone();
+            self.tasks.spawn(async move {
+                let (action, place) = (job.action, job.place.to_string());
+                if let Err(error) = app.deliver(job).await {
+                    // The lease ends and the row comes back.
+                    tracing::error!(%action, place, %error, "an outbox row could not be worked off");
+                }
+                drop(hand);
+            });
+        }
         Ok(count)
     }
 
@@ -131,7 +148,13 @@ impl App {
         Ok(Ok(()))
     }
 
-    async fn link(&self, messenger: &dyn Messenger, job: &Job, handle: &str, message: &str) -> storage::Result<()> {
+    async fn link(
+        &self,
+        messenger: &dyn Messenger,
+        job: &Job,
+        handle: &str,
+        message: &str,
+    ) -> storage::Result<()> {
         match messenger.permalink(&job.place, message).await {
             Some(link) => self.db.keep_permalink(handle, &link).await,
             None => Ok(()),
@@ -140,9 +163,12 @@ impl App {
 
     async fn give_note(&self, messenger: &dyn Messenger, job: &Job, detail: &str) -> storage::Result<()> {
         let note: serde_json::Value = serde_json::from_str(detail).unwrap_or_default();
-        let field = |name: &str| note.get(name).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
+        let field =
+            |name: &str| note.get(name).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
         match messenger.note(&job.place, &field("user"), &field("text")).await {
-            Err(error @ PostError::Transient { .. }) if job.attempt() < NOTE_TRIES => self.defer(job, &error).await,
+            Err(error @ PostError::Transient { .. }) if job.attempt() < NOTE_TRIES => {
+                self.defer(job, &error).await
+            }
             Err(error) => {
                 tracing::warn!(action = %job.action, place = %job.place, %error, "a private note was not delivered");
                 self.db.finish_job(job, i32::MAX).await

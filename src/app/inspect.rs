@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::redeem::bound;
 use super::{App, Caller};
-use crate::domain::action::{Action, State};
+use crate::domain::action::{Action, State, StateName};
 use crate::domain::answer::{Answer, Code, Standing};
 use crate::domain::ids::ActionId;
 use crate::domain::intent::Outcome;
@@ -125,7 +125,8 @@ impl App {
         };
         Answer::plain(code).about(Standing {
             action: action.id(),
-            state: action.state.name(),
+            // Nothing may have swept it yet; its time is over all the same.
+            state: if action.due { StateName::Expired } else { action.state.name() },
             deadline,
             approvals: tally(&action.binding.requirement, &action.approvals()).progress,
             places: action.post_to.iter().map(Place::to_string).collect(),

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::Value;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::task::TaskTracker;
 
 use crate::domain::answer::Answer;
@@ -155,6 +155,8 @@ struct Inner {
     parts: Parts,
     /// Wakes waiting agents when something was decided here; they look again now and then anyway.
     changed: Notify,
+    /// Bounds how many outbox rows are worked off at once.
+    hands: Arc<Semaphore>,
     /// Names this process in leases and claims.
     replica: String,
 }
@@ -172,7 +174,12 @@ impl App {
     pub fn new(parts: Parts) -> Self {
         let mut id = [0; 8];
         parts.entropy.fill(&mut id);
-        Self(Arc::new(Inner { parts, changed: Notify::new(), replica: hex::encode(id) }))
+        Self(Arc::new(Inner {
+            parts,
+            changed: Notify::new(),
+            hands: Arc::new(Semaphore::new(deliver::HANDS)),
+            replica: hex::encode(id),
+        }))
     }
 
     /// The upstreams of a tenant, by name.

@@ -81,7 +81,9 @@ impl App {
         self.check_standing(&action, &nonce).await?;
         self.check_content(caller, call, &action).await?;
         self.check_outside(caller, call, &action, gate).await?;
-        let Some((_, upstream)) = self.upstream(&caller.tenant, &call.upstream) else { return Err(invalid()) };
+        let Some((_, upstream)) = self.upstream(&caller.tenant, &call.upstream) else {
+            return Err(invalid());
+        };
         let request = ClaimRequest {
             action: &action,
             nonce: &nonce,
@@ -127,7 +129,9 @@ impl App {
             State::Executed { .. } => Code::AlreadyUsed,
             _ => {
                 let answer = self.answer(action).await?;
-                self.db.append_audit(&action.binding.tenant, Some(action.id()), &refusal(answer.code)).await?;
+                self.db
+                    .append_audit(&action.binding.tenant, Some(action.id()), &refusal(answer.code))
+                    .await?;
                 return Err(answer.into());
             }
         };
@@ -169,7 +173,8 @@ impl App {
             return self.void(action, Code::ToolChanged).await;
         }
         let same = gate.is_some_and(|gate| {
-            gate.policy_version == action.binding.policy_version && gate.requirement == action.binding.requirement
+            gate.policy_version == action.binding.policy_version
+                && gate.requirement == action.binding.requirement
         });
         if !same {
             return self.void(action, Code::PolicyChanged).await;
@@ -226,7 +231,9 @@ impl App {
 
     async fn execute(&self, caller: &Caller, claim: Claim) -> Reply {
         let unavailable = || Answer::plain(Code::Unavailable).into();
-        let Some((_, upstream)) = self.upstream(&caller.tenant, claim.upstream()) else { return unavailable() };
+        let Some((_, upstream)) = self.upstream(&caller.tenant, claim.upstream()) else {
+            return unavailable();
+        };
         let sending = match self.db.mark_sent(claim).await {
             Ok(Some(sending)) => sending,
             // Nothing is sent; the sweeper records that.
@@ -246,7 +253,8 @@ impl App {
         let id = sending.action();
         tracing::info!(tenant = %caller.tenant, agent = %caller.agent, action = %id, outcome = outcome.state(), settled, "executed");
         match outcome {
-            Outcome::Succeeded { result } | Outcome::Failed { result: Some(result), detail: FailureDetail::ToolError } => {
+            Outcome::Succeeded { result }
+            | Outcome::Failed { result: Some(result), detail: FailureDetail::ToolError } => {
                 Reply::Upstream(result)
             }
             Outcome::Failed { detail, .. } => {

@@ -15,6 +15,9 @@ use crate::domain::policy::{Allowed, CallFacts, Decision, Gate};
 use crate::domain::token;
 use crate::storage::{self, NewAction, Parked};
 
+/// The longest run id that is bound, in bytes.
+const MAX_RUN: usize = 128;
+
 /// The token as an agent presented it.
 pub(super) enum Presented {
     /// None.
@@ -37,9 +40,8 @@ impl App {
         let Some((tenant, upstream)) = self.upstream(&caller.tenant, &call.upstream) else {
             return Reply::UnknownTool;
         };
-        let mut arguments = match lenient(call.arguments.as_deref()) {
-            Some(arguments) => arguments,
-            None => return Answer::plain(Code::InvalidArguments).into(),
+        let Some(mut arguments) = lenient(call.arguments.as_deref()) else {
+            return Answer::plain(Code::InvalidArguments).detail("They must be one JSON object.").into();
         };
         let presented = presented(arguments.get(TOKEN_ARGUMENT), call.token.as_ref());
         let own_token = arguments.remove(TOKEN_ARGUMENT);
@@ -88,9 +90,9 @@ impl App {
         match upstream.port.relay(permit, &call.tool, arguments).await {
             Relayed::Result(result) => Reply::Upstream(result),
             Relayed::Error { code, message, data } => Reply::UpstreamError { code, message, data },
-            Relayed::Unavailable => {
-                Answer::plain(Code::Unavailable).detail("The upstream gave no answer; the call may have been sent.").into()
-            }
+            Relayed::Unavailable => Answer::plain(Code::Unavailable)
+                .detail("The upstream gave no answer; the call may have been sent.")
+                .into(),
         }
     }
 
@@ -114,6 +116,11 @@ impl App {
             Ok(read) => read.arguments,
             Err(fault) => return argument_refusal(&fault).into(),
         };
+        if call.run.as_ref().is_some_and(|run| run.len() > MAX_RUN || run.chars().any(char::is_control)) {
+            let detail =
+                "_meta dev.undersign/run must have at most 128 characters and no control characters.";
+            return Answer::plain(Code::UnsupportedValue).detail(detail).into();
+        }
         let Ok(tools) = upstream.port.tools().await else {
             return Answer::plain(Code::Unavailable).detail("The upstream can't be reached.").into();
         };
@@ -126,7 +133,9 @@ impl App {
         match validate(definition.input_schema(), arguments.value()) {
             Ok(()) => {}
             Err(SchemaFault::Unfit(place)) => {
-                return Answer::plain(Code::InvalidArguments).detail(format!("The fault is at {place}.")).into();
+                return Answer::plain(Code::InvalidArguments)
+                    .detail(format!("The fault is at {place}."))
+                    .into();
             }
             Err(SchemaFault::Unusable) => {
                 return Answer::plain(Code::Unavailable)

@@ -16,6 +16,7 @@ pub(super) struct Args {
     json: bool,
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "every command ends in an Outcome")]
 pub(super) fn run(args: &Args) -> Outcome {
     let mut bytes = [0; 32];
     SystemEntropy.fill(&mut bytes);
@@ -27,7 +28,9 @@ pub(super) fn run(args: &Args) -> Outcome {
         println!("key          {key}");
         println!("key_sha256   {hash}");
         println!();
-        println!("The key is shown this once. Give it to the agent (Authorization: Bearer <key>), and put into the");
+        println!(
+            "The key is shown this once. Give it to the agent (Authorization: Bearer <key>), and put into the"
+        );
         println!("configuration:  key_sha256 = [\"{hash}\"]");
     }
     Ok(Done)

@@ -28,7 +28,7 @@ enum Command {
 /// Arguments of `audit export`.
 #[derive(Debug, clap::Args)]
 struct ExportArgs {
-    /// The configuration file; only its [database] is read.
+    /// The configuration file; only its database section is read.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// One tenant instead of all.
@@ -50,7 +50,8 @@ pub(super) async fn run(args: Args) -> Outcome {
             break;
         }
         for event in page {
-            writeln!(out, "{}", line(&event)).map_err(|error| Failure::no(format!("standard output: {error}")))?;
+            writeln!(out, "{}", line(&event))
+                .map_err(|error| Failure::no(format!("standard output: {error}")))?;
         }
     }
     Ok(Done)

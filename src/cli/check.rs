@@ -30,30 +30,38 @@ pub(super) fn run(args: &Args) -> Outcome {
             }
             Ok(Done)
         }
-        Err(error) => {
-            print_faults(error.faults(), args.json);
-            let count = error.faults().len();
-            let found = format!("{count} fault{} found", if count == 1 { "" } else { "s" });
-            Err(match error {
-                LoadError::Unreadable(_) => Failure::usage(found),
-                LoadError::Refused(_) => Failure::no(found),
-            })
+        Err(error) if args.json => {
+            println!("{}", faults_as_json(error.faults()));
+            Err(failure(&error, counted(error.faults())))
         }
+        Err(LoadError::Refused(faults)) => {
+            for fault in &faults {
+                println!("{fault}");
+            }
+            Err(Failure::no(counted(&faults)))
+        }
+        // There is no answer, only an error.
+        Err(error @ LoadError::Unreadable(_)) => Err(failure(&error, error.to_string())),
     }
 }
 
-fn print_faults(faults: &[Fault], as_json: bool) {
-    if as_json {
-        let faults: Vec<_> = faults
-            .iter()
-            .map(|fault| json!({ "file": fault.file, "key": fault.key, "message": fault.message }))
-            .collect();
-        println!("{}", json!({ "ok": false, "faults": faults }));
-    } else {
-        for fault in faults {
-            println!("{fault}");
-        }
+fn failure(error: &LoadError, message: String) -> Failure {
+    match error {
+        LoadError::Refused(_) => Failure::no(message),
+        LoadError::Unreadable(_) => Failure::usage(message),
     }
+}
+
+fn counted(faults: &[Fault]) -> String {
+    format!("{} fault{} found", faults.len(), if faults.len() == 1 { "" } else { "s" })
+}
+
+fn faults_as_json(faults: &[Fault]) -> Value {
+    let faults: Vec<_> = faults
+        .iter()
+        .map(|fault| json!({ "file": fault.file, "key": fault.key, "message": fault.message }))
+        .collect();
+    json!({ "ok": false, "faults": faults })
 }
 
 fn as_json(config: &Config) -> Value {
@@ -92,8 +100,16 @@ fn print_rule(rule: &RuleView) {
     }
     if let Some(approval) = &rule.approval {
         println!("      risk    {}", approval.risk.as_str());
-        println!("      needs   {}{}", approval.needs, if approval.separate_proposer { ", not the agent's owner" } else { "" });
+        println!(
+            "      needs   {}{}",
+            approval.needs,
+            if approval.separate_proposer { ", not the agent's owner" } else { "" }
+        );
         println!("      asks    {}", approval.post_to.join(", "));
-        println!("      within  {} to decide, {} to redeem", human(approval.expires), human(approval.redeem_within));
+        println!(
+            "      within  {} to decide, {} to redeem",
+            human(approval.expires),
+            human(approval.redeem_within)
+        );
     }
 }

@@ -21,7 +21,9 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args) -> Outcome {
     if !args.headless {
-        return Err(Failure::usage("the demo page is not available in this version: run `undersign demo --headless`"));
+        return Err(Failure::usage(
+            "the demo page is not available in this version: run `undersign demo --headless`",
+        ));
     }
     let (url, cluster) = database().await?;
     let told = tell(url).await;

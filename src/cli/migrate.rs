@@ -11,7 +11,7 @@ use crate::storage::Db;
 /// Arguments of `migrate`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The configuration file; only its [database] is read.
+    /// The configuration file; only its database section is read.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
 }

@@ -200,13 +200,16 @@ impl Service {
 }
 
 async fn listen(key: &str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|error| StartError::Io { what: format!("{key} = \"{address}\" can't be listened on"), error })
+    TcpListener::bind(address).await.map_err(|error| StartError::Io {
+        what: format!("{key} = \"{address}\" can't be listened on"),
+        error,
+    })
 }
 
 fn address(listener: &TcpListener) -> Result<SocketAddr, StartError> {
-    listener.local_addr().map_err(|error| StartError::Io { what: "a listener has no address".to_owned(), error })
+    listener
+        .local_addr()
+        .map_err(|error| StartError::Io { what: "a listener has no address".to_owned(), error })
 }
 
 /// The hosts that requests may name: where we listen, what we are called, and what the configuration adds.
@@ -222,7 +225,9 @@ fn hosts(config: &Config, listening: SocketAddr) -> Vec<String> {
 
 type Chats = HashMap<(Platform, Installation), ChatEntry>;
 
-fn chats(slack: &BTreeMap<Installation, SlackConfig>) -> Result<(BTreeMap<String, SlackApp>, Chats), StartError> {
+fn chats(
+    slack: &BTreeMap<Installation, SlackConfig>,
+) -> Result<(BTreeMap<String, SlackApp>, Chats), StartError> {
     let (mut apps, mut chats) = (BTreeMap::new(), HashMap::new());
     for (name, config) in slack {
         let app = SlackApp {
@@ -279,7 +284,11 @@ fn tenants(configured: BTreeMap<Tenant, TenantConfig>) -> Result<HashMap<Tenant,
             }
             let port = HttpUpstream::new(
                 client.clone(),
-                upstream::UpstreamConfig { url: settings.url.to_string(), headers, timeout: settings.timeout },
+                upstream::UpstreamConfig {
+                    url: settings.url.to_string(),
+                    headers,
+                    timeout: settings.timeout,
+                },
             );
             upstreams.insert(
                 upstream,

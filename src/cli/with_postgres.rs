@@ -17,7 +17,9 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
-    let code = with_postgres(cluster_env(), args.command).await.map_err(|error| Failure::usage(error.to_string()))?;
+    let code = with_postgres(cluster_env(), args.command)
+        .await
+        .map_err(|error| Failure::usage(error.to_string()))?;
     // The command's own code, as far as a process can have it.
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }

@@ -39,7 +39,7 @@ pub(super) fn slack(
         let mut section = Section::new(reader, format!("slack.{name}"), table);
         // It is a part of the callbacks' path and of `slack:NAME/C…`.
         if !is_name(&name) {
-            section.own_fault("must have a name of 1 to 32 characters a-z, 0-9, '-' and '_'");
+            section.fault("", "must have a name of 1 to 32 characters a-z, 0-9, '-' and '_'");
         }
         if let Some(config) = installation(&mut section, environment) {
             all.insert(Installation::new(name), config);
@@ -63,7 +63,10 @@ fn installation(section: &mut Section<'_>, environment: &Environment<'_>) -> Opt
         bare && (url.scheme() == "https" || (url.scheme() == "http" && loopback))
     });
     if !usable || api_url.ends_with('/') {
-        section.fault("api_url", "must be an https address without a slash at the end (http for loopback alone)");
+        section.fault(
+            "api_url",
+            "must be an https address without a slash at the end (http for loopback alone)",
+        );
     }
     Some(SlackConfig {
         team_id: team_id?,

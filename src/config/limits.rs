@@ -47,7 +47,8 @@ pub(super) fn token_keys(
 /// An address that others can reach needs agents that prove who they are, and no two listeners share one.
 pub(super) fn listeners(reader: &mut Reader, server: &ServerConfig, agents: usize) {
     if !server.agents_listen.ip().is_loopback() && agents == 0 {
-        reader.fault("server.agents_listen", "is public and no agent is configured: add [tenants.*.agents.*]");
+        reader
+            .fault("server.agents_listen", "is public and no agent is configured: add [tenants.*.agents.*]");
     }
     if !server.admin_listen.ip().is_loopback() {
         reader.fault("server.admin_listen", "must be a loopback address: it has no authentication");

@@ -119,7 +119,11 @@ fn open(path: &Path) -> Result<(Reader, toml::Table), LoadError> {
     let name = path.display().to_string();
     let unreadable = |fault| LoadError::Unreadable(vec![fault]);
     let text = std::fs::read_to_string(path).map_err(|error| {
-        unreadable(Fault { file: name.clone(), key: String::new(), message: format!("can't be read: {}", error.kind()) })
+        unreadable(Fault {
+            file: name.clone(),
+            key: String::new(),
+            message: format!("can't be read: {}", error.kind()),
+        })
     })?;
     let table = parse(&name, &text).map_err(unreadable)?;
     Ok((Reader::new(name), table))
@@ -138,6 +142,7 @@ fn build(mut reader: Reader, table: toml::Table, environment: &Environment<'_>) 
     let server = server::server(&mut reader, server);
     let database = server::database(&mut reader, database, environment);
     let token_keys = limits::token_keys(&mut reader, token_keys, environment);
+    // What is declared counts as known, so that a fault in it is told once and not again by every policy.
     let installations = slack.iter().map(|(name, _)| Installation::new(name.clone())).collect();
     let slack = chat::slack(&mut reader, slack, environment);
     if tenants.is_empty() {
@@ -147,7 +152,8 @@ fn build(mut reader: Reader, table: toml::Table, environment: &Environment<'_>) 
         limits::listeners(&mut reader, server, tenants::count_agents(&tenants));
     }
     let tenants = tenants::tenants(&mut reader, tenants, &installations, environment);
-    let config = (|| Some(Config { server: server?, database: database?, token_keys: token_keys?, slack, tenants }))();
+    let config =
+        (|| Some(Config { server: server?, database: database?, token_keys: token_keys?, slack, tenants }))();
     finish(reader, config)
 }
 

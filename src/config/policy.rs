@@ -1,7 +1,7 @@
 //! Policy files: `policy/<tenant>/*.toml`, one for each team. Keys that this version has not are refused by name.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::{Table, Value};
@@ -9,15 +9,15 @@ use toml::{Table, Value};
 use super::reader::{Kind, Reader, Section, parse};
 use crate::domain::ids::Tenant;
 use crate::domain::policy::{
-    ApprovalDefinition, Definition, EffectDefinition, Fault, GroupDefinition, Known, PersonDefinition, Policy,
-    PreviewDefinition, Risk, RuleDefinition, compile,
+    ApprovalDefinition, Definition, EffectDefinition, Fault, GroupDefinition, Known, PersonDefinition,
+    Policy, PreviewDefinition, Risk, RuleDefinition, certain_faults, compile,
 };
 
 /// Time to decide, where a rule does not say.
-const EXPIRES: Duration = Duration::from_secs(600);
+const EXPIRES: Duration = Duration::from_mins(10);
 
 /// Time to redeem, where a rule does not say.
-const REDEEM_WITHIN: Duration = Duration::from_secs(600);
+const REDEEM_WITHIN: Duration = Duration::from_mins(10);
 
 /// Keys of a rule that only `require_approval` may have.
 const APPROVAL_KEYS: [&str; 7] =
@@ -26,17 +26,12 @@ const APPROVAL_KEYS: [&str; 7] =
 /// Loads and compiles the policy of a tenant from every `*.toml` of a directory.
 ///
 /// # Errors
-/// Every fault of every file.
+/// Every fault of every file. Where a file can't be read, or something in it can't, what the others only refer to is
+/// not held against them.
 pub fn load(tenant: Tenant, directory: &Path, known: &Known) -> Result<Policy, Vec<Fault>> {
-    let whole = |message: String| {
-        vec![Fault { file: directory.display().to_string(), key: String::new(), message }]
-    };
-    let entries = std::fs::read_dir(directory).map_err(|error| whole(format!("can't be read: {}", error.kind())))?;
-    let mut paths: Vec<_> = entries
-        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
-        .collect();
-    paths.sort();
+    let whole =
+        |message: String| vec![Fault { file: directory.display().to_string(), key: String::new(), message }];
+    let paths = paths(directory).map_err(|error| whole(format!("can't be read: {}", error.kind())))?;
     if paths.is_empty() {
         return Err(whole("holds no *.toml file: write at least one".to_owned()));
     }
@@ -44,31 +39,58 @@ pub fn load(tenant: Tenant, directory: &Path, known: &Known) -> Result<Policy, V
     for path in paths {
         let name = path.display().to_string();
         match std::fs::read_to_string(&path) {
-            Ok(text) => match read(&name, &text) {
-                Ok(definition) => files.push((name, definition)),
-                Err(more) => faults.extend(more),
-            },
-            Err(error) => faults.push(Fault {
-                file: name,
-                key: String::new(),
-                message: format!("can't be read: {}", error.kind()),
-            }),
+            Ok(text) => {
+                let (definition, found) = read(&name, &text);
+                files.extend(definition.map(|definition| (name, definition)));
+                faults.extend(found);
+            }
+            Err(error) => {
+                let message = format!("can't be read: {}", error.kind());
+                faults.push(Fault { file: name, key: String::new(), message });
+            }
         }
     }
-    match (compile(tenant, &files, known), faults.is_empty()) {
-        (compiled, true) => compiled,
-        // What one file lacks may be in the file that could not be read: only its own faults are sure.
-        (_, false) => Err(faults),
+    if faults.is_empty() {
+        return compile(tenant, &files, known);
     }
+    let certain = certain_faults(&files, known);
+    let others: Vec<_> =
+        certain.into_iter().filter(|other| !faults.iter().any(|read| explains(read, other))).collect();
+    faults.extend(others);
+    Err(faults)
 }
 
-/// Reads one file.
-fn read(file: &str, text: &str) -> Result<Definition, Vec<Fault>> {
-    let table = parse(file, text).map_err(|fault| vec![fault])?;
-    let mut reader = Reader::new(file);
-    let definition = definition(&mut reader, table);
-    let faults = reader.into_faults();
-    if faults.is_empty() { Ok(definition) } else { Err(faults) }
+/// The files in the order of their names. An entry that can't be read is a fault: its rules may be the ones that deny.
+fn paths(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Whether a value that could not be read is the reason for another fault: one of its key, of a part or of the whole.
+fn explains(read: &Fault, other: &Fault) -> bool {
+    let within = |inner: &str, outer: &str| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    read.file == other.file && (within(&read.key, &other.key) || within(&other.key, &read.key))
+}
+
+/// Reads one file: what of it could be read, and every fault.
+fn read(file: &str, text: &str) -> (Option<Definition>, Vec<Fault>) {
+    match parse(file, text) {
+        Ok(table) => {
+            let mut reader = Reader::new(file);
+            let definition = definition(&mut reader, table);
+            (Some(definition), reader.into_faults())
+        }
+        Err(fault) => (None, vec![fault]),
+    }
 }
 
 fn definition(reader: &mut Reader, table: Table) -> Definition {
@@ -89,7 +111,10 @@ fn definition(reader: &mut Reader, table: Table) -> Definition {
     root.end();
     Definition {
         thresholds,
-        people: people.into_iter().map(|(name, table)| (name.clone(), person(reader, &name, table))).collect(),
+        people: people
+            .into_iter()
+            .map(|(name, table)| (name.clone(), person(reader, &name, table)))
+            .collect(),
         groups: groups.into_iter().map(|(name, table)| (name.clone(), group(reader, &name, table))).collect(),
         rules: rules.into_iter().enumerate().filter_map(|(at, table)| rule(reader, at, table)).collect(),
     }
@@ -207,63 +232,4 @@ fn preview_of(section: &mut Section<'_>, table: Table) -> PreviewDefinition {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_fault_of_a_file_is_named_at_once() {
-        let text = r#"
-            color = "red"
-            [thresholds]
-            cap = "many"
-            [people.ana]
-            slack = "main/U1"
-            totp = { file = "x" }
-            [[rules]]
-            tools = ["a/b"]
-            [[rules]]
-            name = "r"
-            tools = ["shop/x"]
-            decision = "ask"
-            step_up = "totp"
-            [[rules]]
-            name = "s"
-            decision = "require_approval"
-            risk = "huge"
-            expires = "soon"
-            approvers = [{ gruop = "pay" }]
-            [rules.preview]
-            must_show = ["/x"]
-            [[rules]]
-            name = "t"
-            tools = ["shop/x"]
-            decision = "allow"
-            expires = "10m"
-        "#;
-        let faults = read("team.toml", text).unwrap_err();
-        let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
-        insta::assert_snapshot!(lines.join("\n"), @r#"
-        team.toml: thresholds.cap: must be a number
-        team.toml: color: is not a known key: remove it, or correct its spelling
-        team.toml: people.ana.slack: must be a list
-        team.toml: people.ana.totp: is not available in this version: remove it
-        team.toml: rules[0].name: is missing: every rule needs a name of its own
-        team.toml: rules.r.step_up: is not available in this version: remove it
-        team.toml: rules.r.decision: must be "allow", "require_approval" or "deny"
-        team.toml: rules.s.tools: is missing: it must be a list
-        team.toml: rules.s.risk: must be "medium", "high" or "critical"
-        team.toml: rules.s.approvers.group: is missing: it must be a string
-        team.toml: rules.s.approvers.gruop: is not a known key: remove it, or correct its spelling
-        team.toml: rules.s.post_to: is missing: it must be a list
-        team.toml: rules.s.expires: must be a duration such as "25s", "10m" or "24h"
-        team.toml: rules.s.preview.must_show: is not available in this version: remove it
-        team.toml: rules.t.expires: means nothing with decision = "allow": remove it
-        "#);
-    }
-
-    #[test]
-    fn broken_toml_names_its_line_and_not_its_content() {
-        let fault = &read("team.toml", "a = 1\nsecret = hunter2").unwrap_err()[0];
-        assert_eq!(fault.to_string(), "team.toml: line 2 is not TOML");
-    }
-}
+mod tests;

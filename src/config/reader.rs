@@ -36,7 +36,8 @@ impl Reader {
 /// Parses a file's text; the fault names the line and nothing of its content.
 pub(super) fn parse(file: &str, text: &str) -> Result<Table, Fault> {
     text.parse::<Table>().map_err(|error| {
-        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        let line =
+            error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
         Fault { file: file.to_owned(), key: String::new(), message: format!("line {line} is not TOML") }
     })
 }
@@ -82,7 +83,10 @@ impl Kind for f64 {
     const WANTED: &'static str = "a number";
     fn read(value: Value) -> Option<Self> {
         match value {
-            #[expect(clippy::cast_precision_loss, reason = "checked to be a whole number that a double carries")]
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "checked to be a whole number that a double carries"
+            )]
             Value::Integer(n) if n.unsigned_abs() < 1 << 53 => Some(n as f64),
             Value::Float(n) => Some(n),
             _ => None,
@@ -137,17 +141,17 @@ impl<'r> Section<'r> {
     }
 
     pub(super) fn key(&self, key: &str) -> String {
-        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+        match (self.path.as_str(), key) {
+            ("", key) => key.to_owned(),
+            (path, "") => path.to_owned(),
+            (path, key) => format!("{path}.{key}"),
+        }
     }
 
+    /// A fault of a key, or with an empty key of the table itself: its name, say.
     pub(super) fn fault(&mut self, key: &str, message: impl Into<String>) {
         let key = self.key(key);
         self.reader.fault(key, message);
-    }
-
-    /// A fault of the table itself: its name, say.
-    pub(super) fn own_fault(&mut self, message: impl Into<String>) {
-        self.reader.fault(self.path.clone(), message);
     }
 
     pub(super) fn reader(&mut self) -> &mut Reader {

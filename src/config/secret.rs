@@ -13,8 +13,17 @@ use super::reader::Section;
 use crate::domain::token::MIN_KEY;
 
 /// Words that stand for a secret that nobody has filled in.
-const PLACEHOLDERS: [&str; 9] =
-    ["changeme", "change-me", "change_me", "replaceme", "replace-me", "placeholder", "example", "your-", "your_"];
+const PLACEHOLDERS: [&str; 9] = [
+    "changeme",
+    "change-me",
+    "change_me",
+    "replaceme",
+    "replace-me",
+    "placeholder",
+    "example",
+    "your-",
+    "your_",
+];
 
 /// What a secret must be like.
 #[derive(Debug, Clone, Copy)]
@@ -72,7 +81,8 @@ pub(super) fn resolve(
     rules: Rules,
     environment: &Environment<'_>,
 ) -> Option<SecretString> {
-    let checked = read(&value, environment).and_then(|secret| check(secret.expose_secret(), rules).map(|()| secret));
+    let checked =
+        read(&value, environment).and_then(|secret| check(secret.expose_secret(), rules).map(|()| secret));
     checked.map_err(|message| section.fault(key, message)).ok()
 }
 
@@ -87,7 +97,8 @@ fn read(value: &Value, environment: &Environment<'_>) -> Result<SecretString, St
         Some(("env", name)) => {
             environment.variable(name).map(SecretString::from).ok_or_else(|| match is_variable_name(name) {
                 true => format!("the environment variable {name} is not set"),
-                false => "names an environment variable that is not set: a secret itself has no place here".to_owned(),
+                false => "names an environment variable that is not set: a secret itself has no place here"
+                    .to_owned(),
             })
         }
         Some(("file", path)) => from_file(&environment.directory().join(path)),
@@ -114,7 +125,9 @@ fn is_variable_name(name: &str) -> bool {
 
 fn from_file(path: &Path) -> Result<SecretString, String> {
     let unreadable = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::InvalidData => "the file is not text: write the secret in base64 or hex".to_owned(),
+        std::io::ErrorKind::InvalidData => {
+            "the file is not text: write the secret in base64 or hex".to_owned()
+        }
         kind => format!("the file can't be read: {kind}"),
     };
     let mode = std::fs::metadata(path).map_err(unreadable)?.permissions().mode();
@@ -132,7 +145,9 @@ fn check(secret: &str, rules: Rules) -> Result<(), String> {
         return Err("is empty: put the secret there".to_owned());
     }
     if secret.trim() != secret || secret.chars().any(char::is_control) {
-        return Err("has white space around it or a line end or control character in it: remove that".to_owned());
+        return Err(
+            "has white space around it or a line end or control character in it: remove that".to_owned()
+        );
     }
     if rules.random && secret.chars().any(char::is_whitespace) {
         return Err("has white space in it: put the secret alone there".to_owned());

@@ -45,13 +45,15 @@ pub(super) fn server(reader: &mut Reader, table: Option<Table>) -> Option<Server
     let agents_listen = address(&mut section, "agents_listen", 8080);
     let callbacks_listen = address(&mut section, "callbacks_listen", 8081);
     let admin_listen = address(&mut section, "admin_listen", 9090);
-    let public_url: String = section.optional("public_url").unwrap_or_else(|| "http://127.0.0.1:8080".to_owned());
+    let public_url: String =
+        section.optional("public_url").unwrap_or_else(|| "http://127.0.0.1:8080".to_owned());
     let parsed = Url::parse(&public_url).ok().filter(|url| {
         let bare = url.username().is_empty() && url.password().is_none() && url.query().is_none();
         bare && url.has_host() && matches!(url.scheme(), "http" | "https")
     });
     if parsed.is_none() {
-        section.fault("public_url", "must be an http or https address, such as \"https://undersign.example\"");
+        section
+            .fault("public_url", "must be an http or https address, such as \"https://undersign.example\"");
     }
     let allowed_hosts: Vec<String> = section.optional("allowed_hosts").unwrap_or_default();
     if !allowed_hosts.iter().all(|host| is_authority(host)) {
@@ -59,7 +61,10 @@ pub(super) fn server(reader: &mut Reader, table: Option<Table>) -> Option<Server
     }
     let allowed_origins: Vec<String> = section.optional("allowed_origins").unwrap_or_default();
     if !allowed_origins.iter().all(|origin| is_origin(origin)) {
-        section.fault("allowed_origins", "must list origins such as \"https://app.example\", each of them whole");
+        section.fault(
+            "allowed_origins",
+            "must list origins such as \"https://app.example\", each of them whole",
+        );
     }
     if section.optional::<Duration>("hold").is_some_and(|hold| !hold.is_zero()) {
         section.fault("hold", "is not available in this version: remove it, or write \"0s\"");

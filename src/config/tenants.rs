@@ -49,7 +49,7 @@ pub(super) fn tenants(
     for (name, table) in tables {
         let mut section = Section::new(reader, format!("tenants.{name}"), table);
         if !is_shown_name(&name) {
-            section.own_fault(NAMED);
+            section.fault("", NAMED);
         }
         let directory: Option<String> = section.required("policy");
         let agents = section.tables("agents");
@@ -61,17 +61,21 @@ pub(super) fn tenants(
             section.fault("upstreams", format!("is missing: add [tenants.{name}.upstreams.NAME] with url"));
         }
         section.end();
-        let agents: BTreeMap<_, _> =
-            agents.into_iter().map(|(agent, table)| self::agent(reader, &name, agent, table, &mut keys)).collect();
-        let names: BTreeSet<_> = upstreams.iter().map(|(name, _)| UpstreamName::from(name.as_str())).collect();
+        let agents: BTreeMap<_, _> = agents
+            .into_iter()
+            .map(|(agent, table)| self::agent(reader, &name, agent, table, &mut keys))
+            .collect();
+        let names: BTreeSet<_> =
+            upstreams.iter().map(|(name, _)| UpstreamName::from(name.as_str())).collect();
         let upstreams = upstreams
             .into_iter()
             .filter_map(|(upstream, table)| self::upstream(reader, &name, upstream, table, environment))
             .collect();
         let Some(directory) = directory else { continue };
+        let directory = environment.directory().join(directory);
         let known = Known { slack: installations.clone(), upstreams: names };
         let tenant = Tenant::new(name.clone());
-        match policy::load(tenant.clone(), &environment.directory().join(directory), &known) {
+        match policy::load(tenant.clone(), &directory, &known) {
             Ok(policy) => {
                 for (agent, config) in &agents {
                     if config.owner.as_ref().is_some_and(|owner| !policy.knows(owner)) {
@@ -83,7 +87,17 @@ pub(super) fn tenants(
                 }
                 all.insert(tenant, TenantConfig { policy: Arc::new(policy), agents, upstreams });
             }
-            Err(faults) => reader.add(faults),
+            Err(faults) => {
+                let directory = directory.display().to_string();
+                // The directory is this file's to name; everything else is the policy files' own.
+                let (of_directory, own): (Vec<_>, Vec<_>) =
+                    faults.into_iter().partition(|fault| fault.file == directory);
+                for fault in of_directory {
+                    reader
+                        .fault(format!("tenants.{name}.policy"), format!("the directory {}", fault.message));
+                }
+                reader.add(own);
+            }
         }
     }
     all
@@ -107,10 +121,11 @@ fn agent(
 ) -> (AgentName, AgentConfig) {
     let mut section = Section::new(reader, format!("tenants.{tenant}.agents.{name}"), table);
     if !is_shown_name(&name) {
-        section.own_fault(NAMED);
+        section.fault("", NAMED);
     }
     // With jwt, which comes later, there is no key to miss.
-    let written = if section.has("jwt") { section.optional("key_sha256") } else { section.required("key_sha256") };
+    let written =
+        if section.has("jwt") { section.optional("key_sha256") } else { section.required("key_sha256") };
     let written: Vec<String> = match written {
         Some(written) if !(1..=2).contains(&Vec::len(&written)) => {
             section.fault("key_sha256", "must list one hash, or two during a rotation");
@@ -123,11 +138,16 @@ fn agent(
         match <[u8; 32]>::try_from(hex::decode(&text).unwrap_or_default()) {
             Ok(hash) => {
                 if !keys.insert(hash) {
-                    section.fault("key_sha256", "is another agent's already: every agent needs a key of its own");
+                    section.fault(
+                        "key_sha256",
+                        "is another agent's already: every agent needs a key of its own",
+                    );
                 }
                 key_sha256.push(hash);
             }
-            Err(_) => section.fault("key_sha256", "must be 64 hex digits, as `undersign agent-key` prints them"),
+            Err(_) => {
+                section.fault("key_sha256", "must be 64 hex digits, as `undersign agent-key` prints them")
+            }
         }
     }
     let owner = section.optional::<String>("owner").map(Person::new);

@@ -42,8 +42,13 @@ decision = "allow"
 const HASH: &str = r#"["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"]"#;
 
 /// What no message and no Debug output may hold.
-const CANARIES: [&str; 5] =
-    ["canary-password", "canary0signing0secret", "xoxb-canary-token", "canary-credential", "canary-token-key-of-32-bytes"];
+const CANARIES: [&str; 5] = [
+    "canary-password",
+    "canary0signing0secret",
+    "xoxb-canary-token",
+    "canary-credential",
+    "canary-token-key-of-32-bytes",
+];
 
 /// Files of one test.
 struct Files {
@@ -446,7 +451,7 @@ fn token_keys_and_slack_are_checked() {
       -> slack.main.signing_secret: must be one secret, or a list of two during a rotation
     [slack."Ma/in"]
       -> slack.Ma/in: must have a name of 1 to 32 characters a-z, 0-9, '-' and '_'
-    policy/acme/team.toml: people.ana.slack: no [slack.main] is configured
+    policy/acme/team.toml: people.ana.slack: there is no installation 'main': add [slack.main] to the server's configuration
     [discord.ops]
     guild_id = "1"
     [slack.main]
@@ -481,9 +486,9 @@ fn tenants_and_agents_are_checked() {
 
       -> tenants.acme.policy: is missing: it must be a string
     policy = "policy/none"
-      -> policy/none: can't be read: entity not found
+      -> tenants.acme.policy: the directory can't be read: entity not found
     policy = "policy"
-      -> policy: holds no *.toml file: write at least one
+      -> tenants.acme.policy: the directory holds no *.toml file: write at least one
     policy = "policy/acme"
     region = "eu"
       -> tenants.acme.region: is not a known key: remove it, or correct its spelling
@@ -510,7 +515,7 @@ fn tenants_and_agents_are_checked() {
       -> tenants.acme.agents: is missing: add [tenants.acme.agents.NAME] with key_sha256
 
       -> tenants.acme.upstreams: is missing: add [tenants.acme.upstreams.NAME] with url
-    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*': this tenant has no upstream 'shop'
+    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*' is for no upstream of this tenant: add [tenants.*.upstreams.shop], or name another
     "#);
 }
 
@@ -526,7 +531,7 @@ fn a_public_address_without_agents_and_a_file_without_tenants_are_refused() {
     // With agents it is only a policy that is at fault, and nothing else is said.
     assert_eq!(files.edited(&[("127.0.0.1:8080", "0.0.0.0:8080")]), "accepted");
     let faults = files.edited(&[("127.0.0.1:8080", "0.0.0.0:8080"), ("policy/acme", "policy/none")]);
-    assert_eq!(faults, "policy/none: can't be read: entity not found");
+    assert_eq!(faults, "tenants.acme.policy: the directory can't be read: entity not found");
 }
 
 #[test]
@@ -660,7 +665,8 @@ fn upstream_addresses_are_checked() {
 #[test]
 fn the_rest_of_an_upstream_is_checked() {
     let files = Files::new();
-    let (url, headers) = ("url = \"http://127.0.0.1:9001/mcp\"", "{ Authorization = { env = \"SHOP_TOKEN\" } }");
+    let (url, headers) =
+        ("url = \"http://127.0.0.1:9001/mcp\"", "{ Authorization = { env = \"SHOP_TOKEN\" } }");
     let table = files.table(&[
         (url, ""),
         (url, "command = [\"npx\"]\nenv = {}"),
@@ -716,13 +722,13 @@ fn the_rest_of_an_upstream_is_checked() {
       -> tenants.acme.upstreams.shop.headers.Authorization: must be { file = "…" } or { env = "…" }: a secret is never written here itself
     upstreams.Shop
       -> tenants.acme.upstreams.Shop: must have a name of 1 to 32 characters a-z, 0-9, '-' and '_', without '__' and no '_' at its end
-    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*': this tenant has no upstream 'shop'
+    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*' is for no upstream of this tenant: add [tenants.*.upstreams.shop], or name another
     upstreams.sh__op
       -> tenants.acme.upstreams.sh__op: must have a name of 1 to 32 characters a-z, 0-9, '-' and '_', without '__' and no '_' at its end
-    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*': this tenant has no upstream 'shop'
+    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*' is for no upstream of this tenant: add [tenants.*.upstreams.shop], or name another
     upstreams.shop_
       -> tenants.acme.upstreams.shop_: must have a name of 1 to 32 characters a-z, 0-9, '-' and '_', without '__' and no '_' at its end
-    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*': this tenant has no upstream 'shop'
+    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*' is for no upstream of this tenant: add [tenants.*.upstreams.shop], or name another
     "#);
 }
 
@@ -731,7 +737,9 @@ fn what_cannot_be_read_or_parsed_is_told_apart_from_what_is_refused() {
     let files = Files::new();
     let unreadable = |error: &LoadError| matches!(error, LoadError::Unreadable(_));
     let missing = load_with(&files.dir.join("none.toml"), &environment).err().unwrap();
-    assert!(unreadable(&missing) && missing.to_string().ends_with("none.toml: can't be read: entity not found"));
+    assert!(
+        unreadable(&missing) && missing.to_string().ends_with("none.toml: can't be read: entity not found")
+    );
     files.write("undersign.toml", "[server]\nsecret = canary-password", 0o644);
     let broken = files.load().err().unwrap();
     assert!(unreadable(&broken));

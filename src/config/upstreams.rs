@@ -64,13 +64,14 @@ pub(super) fn upstream(
     let mut section = Section::new(reader, format!("tenants.{tenant}.upstreams.{name}"), table);
     // Agents see `NAME__tool`, which must be read back in one way only.
     if !is_name(&name) || name.contains("__") || name.ends_with('_') {
-        section.own_fault("must have a name of 1 to 32 characters a-z, 0-9, '-' and '_', without '__' and no '_' at its end");
+        section.fault("", "must have a name of 1 to 32 characters a-z, 0-9, '-' and '_', without '__' and no '_' at its end");
     }
     let stdio = section.has("command");
     section.not_built(&["command", "env", "read_only", "pass"]);
     let insecure = section.optional("allow_insecure").unwrap_or(false);
     let written: Option<String> = if stdio { section.optional("url") } else { section.required("url") };
-    let url = written.and_then(|text| address(&text, insecure).map_err(|fault| section.fault("url", fault)).ok());
+    let url =
+        written.and_then(|text| address(&text, insecure).map_err(|fault| section.fault("url", fault)).ok());
     let headers = headers(&mut section, environment);
     let timeout = section.optional("timeout").unwrap_or(TIMEOUT);
     if !(Duration::from_secs(1)..=Duration::from_secs(300)).contains(&timeout) {
@@ -104,7 +105,10 @@ fn headers(section: &mut Section<'_>, environment: &Environment<'_>) -> BTreeMap
         }
         let Some(secret) = secret::resolve(section, &key, value, Rules::TEXT, environment) else { continue };
         if http::HeaderValue::try_from(secret.expose_secret()).is_err() {
-            section.fault(&key, "has characters in it that no header may have: only printable ASCII can be sent");
+            section.fault(
+                &key,
+                "has characters in it that no header may have: only printable ASCII can be sent",
+            );
         }
         headers.insert(header, secret);
     }

@@ -17,8 +17,8 @@ use super::ids::{ActionId, GroupName, Person, RuleName};
 use super::intent::Outcome;
 use super::place::{Account, Place};
 use super::policy::Risk;
-use super::preview::Preview;
 use super::press::Verdict;
+use super::preview::Preview;
 use super::token::Nonce;
 
 /// The names of the states, as they are stored.
@@ -96,7 +96,13 @@ impl StateName {
         match self {
             S::Pending => matches!(
                 next,
-                S::Approved | S::Denied | S::Expired | S::Cancelled | S::Invalidated | S::Undeliverable | S::Returned
+                S::Approved
+                    | S::Denied
+                    | S::Expired
+                    | S::Cancelled
+                    | S::Invalidated
+                    | S::Undeliverable
+                    | S::Returned
             ),
             S::Approved => {
                 matches!(next, S::Executing | S::Denied | S::Expired | S::Cancelled | S::Invalidated)

@@ -3,6 +3,8 @@
 //! A model reads only the text, so everything it must do or copy stands there; `_meta` is for programs. Nothing here
 //! quotes arguments, upstream errors or secrets other than the token that is being handed out.
 
+use std::fmt::Write as _;
+
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -154,20 +156,24 @@ impl Answer {
 
     /// The text block: the code in capitals, what happened, what to do next.
     pub fn text(&self) -> String {
+        // Writing to a String does not fail.
         let mut text = format!("{}: {}", self.code.as_str().to_uppercase(), self.code.next_step());
         if let Some(standing) = &self.standing {
             match self.code {
                 Code::ApprovalPending => text.push_str(&pending(standing)),
                 Code::ApprovalGranted => {
                     if let Some(token) = &self.token {
-                        text.push_str(&format!(
+                        let _ = write!(
+                            text,
                             " Repeat this call unchanged with approval_token={} before {}. The token works once.",
                             token.reveal(),
                             clock(standing.deadline)
-                        ));
+                        );
                     }
                 }
-                _ => text.push_str(&format!(" (action_id={})", standing.action)),
+                _ => {
+                    let _ = write!(text, " (action_id={})", standing.action);
+                }
             }
         }
         if let Some(detail) = &self.detail {
@@ -175,10 +181,10 @@ impl Answer {
             text.push_str(detail);
         }
         if let Some(reason) = &self.reason {
-            text.push_str(&format!(" Reason: {reason}."));
+            let _ = write!(text, " Reason: {reason}.");
         }
         if let Some(outcome) = &self.outcome {
-            text.push_str(&format!("\nThe upstream's recorded result: {outcome}"));
+            let _ = write!(text, "\nThe upstream's recorded result: {outcome}");
         }
         text
     }

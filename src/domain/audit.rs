@@ -17,7 +17,10 @@ use super::requirement::Requirement;
 /// Something that happened.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the fields carry the names of DESIGN.md section 9 and mean what they mean there")]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of DESIGN.md section 9 and mean what they mean there"
+)]
 pub enum Event {
     /// A call was parked. Subject, preview and facts are in [`Erasable`], under `commitment`.
     Parked {

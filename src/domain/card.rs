@@ -158,7 +158,9 @@ fn history(action: &Action) -> Vec<Vec<Span>> {
             let got: Vec<_> = count
                 .progress
                 .iter()
-                .map(|entry| format!("{} of {} from {}", entry.got, entry.count, visible(entry.group.as_str())))
+                .map(|entry| {
+                    format!("{} of {} from {}", entry.got, entry.count, visible(entry.group.as_str()))
+                })
                 .collect();
             text(format!("Approvals so far: {}.", got.join(", ")))
         }
@@ -168,11 +170,11 @@ fn history(action: &Action) -> Vec<Vec<Span>> {
         State::Denied { .. } => text("The tool was not called.".to_owned()),
         State::Expired => text("Time ran out. The tool was not called.".to_owned()),
         State::Cancelled => text("Withdrawn by the agent. The tool was not called.".to_owned()),
-        State::Invalidated { reason } => {
-            text(format!("Void: {}. The tool was not called.", visible(reason)))
-        }
+        State::Invalidated { reason } => text(format!("Void: {}. The tool was not called.", visible(reason))),
         State::Undeliverable => text("It could not be shown everywhere. The tool was not called.".to_owned()),
-        State::Returned { reason } => text(format!("Sent back: {}. The tool was not called.", visible(reason))),
+        State::Returned { reason } => {
+            text(format!("Sent back: {}. The tool was not called.", visible(reason)))
+        }
     });
     lines
 }

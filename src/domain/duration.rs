@@ -4,8 +4,9 @@ use std::time::Duration;
 
 /// Reads a duration of the configuration; the error says what to write.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text)
-        .map_err(|_| format!("'{text}' is not a duration: write a number and a unit, as in \"25s\", \"10m\" or \"24h\""))
+    humantime::parse_duration(text).map_err(|_| {
+        format!("'{text}' is not a duration: write a number and a unit, as in \"25s\", \"10m\" or \"24h\"")
+    })
 }
 
 /// Writes a duration for people: `10m`, `1h 30m`.

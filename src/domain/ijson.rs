@@ -2,16 +2,19 @@
 //!
 //! Two classes of fault. An *envelope* fault makes parsers differ or costs too much: the whole request is refused,
 //! whatever it asks. A *value* fault is a number or a character that RFC 8785 or Postgres can't carry without loss: it
-//! is refused in the arguments of a gated call and nowhere else. The scan is iterative and allocates for names only.
+//! is refused in the arguments of a gated call and nowhere else. The scan is iterative and allocates for names
+//! only (a set of them for each open object).
 //! Not a parser: it yields no values.
 
 mod number;
+mod pointer;
 mod scan;
 mod text;
 
 use std::ops::Range;
 
-use scan::Scan;
+pub use pointer::Pointer;
+use scan::{Scan, Subject};
 
 /// Largest request body, in bytes (DESIGN.md section 12).
 pub const MAX_BODY: usize = 1024 * 1024;
@@ -25,7 +28,7 @@ pub const MAX_BODY_DEPTH: usize = 80;
 /// Deepest nesting of arguments, the arguments object counting as 1.
 pub const MAX_ARGUMENTS_DEPTH: usize = 64;
 
-/// Why a request is refused whole. `at` is a byte position.
+/// Why a request is refused whole. `at` is a byte position. No text repeats anything of the request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EnvelopeFault {
     /// Longer than allowed.
@@ -80,39 +83,68 @@ pub enum EnvelopeFault {
     Batch,
 }
 
-/// Why a value can't be bound. `at` is a byte position in the arguments.
+/// Why a value can't be bound. The texts hold no name and no value of the arguments; [`ValueFault::pointer`] holds
+/// names.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ValueFault {
     /// `-0` in any spelling.
     #[error("the number at byte {at} is a negative zero: send 0, or send it as a string")]
     NegativeZero {
-        /// Where.
+        /// Where, as a byte position in the arguments.
         at: usize,
+        /// Where, as the agent would look for it.
+        pointer: Pointer,
     },
-    /// An integer beyond ±(2^53-1).
-    #[error("the number at byte {at} is an integer beyond 2^53-1, which not every program reads alike: send it as a string")]
+    /// An integer beyond ±(2^53-1), however it is spelled.
+    #[error(
+        "the number at byte {at} is an integer beyond 2^53-1, which not every program reads alike: send it as a string"
+    )]
     UnsafeInteger {
-        /// Where.
+        /// Where, as a byte position in the arguments.
         at: usize,
+        /// Where, as the agent would look for it.
+        pointer: Pointer,
     },
     /// Beyond the range of a double.
     #[error("the number at byte {at} is too large for a double: send it as a string")]
     NotFinite {
-        /// Where.
+        /// Where, as a byte position in the arguments.
         at: usize,
+        /// Where, as the agent would look for it.
+        pointer: Pointer,
     },
-    /// More digits than a double carries.
-    #[error("the number at byte {at} has more digits than a double carries: send it as a string")]
+    /// A number that a double would change.
+    #[error(
+        "the number at byte {at} would not keep its value as a double: send it with fewer digits, or as a string"
+    )]
     Inexact {
-        /// Where.
+        /// Where, as a byte position in the arguments.
         at: usize,
+        /// Where, as the agent would look for it.
+        pointer: Pointer,
     },
     /// U+0000 in a string or name.
     #[error("the string at byte {at} holds the character U+0000: leave it out")]
     NulCharacter {
-        /// Where.
+        /// Where, as a byte position in the arguments.
         at: usize,
+        /// Where, as the agent would look for it.
+        pointer: Pointer,
     },
+}
+
+impl ValueFault {
+    /// Where the value is. Only for the agent that sent the arguments.
+    #[must_use]
+    pub fn pointer(&self) -> &Pointer {
+        match self {
+            Self::NegativeZero { pointer, .. }
+            | Self::UnsafeInteger { pointer, .. }
+            | Self::NotFinite { pointer, .. }
+            | Self::Inexact { pointer, .. }
+            | Self::NulCharacter { pointer, .. } => pointer,
+        }
+    }
 }
 
 /// A fault of either class.
@@ -133,13 +165,13 @@ pub struct Envelope {
     pub arguments: Option<Range<usize>>,
 }
 
-/// Scans a request body for envelope faults.
+/// Scans a request body for envelope faults. A body that is no object, except for an array, has none of its own: what
+/// a request must be is the caller's question.
 ///
 /// # Errors
 /// The first envelope fault.
 pub fn scan_body(body: &[u8]) -> Result<Envelope, EnvelopeFault> {
-    let mut scan = Scan::begin(body, MAX_BODY, MAX_BODY_DEPTH)?;
-    scan.look_for_arguments();
+    let mut scan = Scan::begin(body, Subject::Body)?;
     if scan.peek() == Some(b'[') {
         return Err(EnvelopeFault::Batch);
     }
@@ -152,7 +184,7 @@ pub fn scan_body(body: &[u8]) -> Result<Envelope, EnvelopeFault> {
 /// # Errors
 /// The first fault; an envelope fault anywhere comes before a value fault.
 pub fn scan_arguments(raw: &[u8]) -> Result<(), Fault> {
-    let mut scan = Scan::begin(raw, MAX_ARGUMENTS, MAX_ARGUMENTS_DEPTH)?;
+    let mut scan = Scan::begin(raw, Subject::Arguments)?;
     scan.run()?;
     match scan.value_fault {
         Some(fault) => Err(fault.into()),

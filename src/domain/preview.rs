@@ -96,8 +96,12 @@ pub fn text_warnings<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<String
         .into_iter()
         .map(|warning| match warning {
             TextWarning::Invisible => "Contains invisible or direction-changing characters, shown as \\u{…}.",
-            TextWarning::MixedScripts => "A word mixes letters of several scripts, which can imitate another word.",
-            TextWarning::NotNormalized => "Some text is not in Unicode normal form NFC and may not be what it looks like.",
+            TextWarning::MixedScripts => {
+                "A word mixes letters of several scripts, which can imitate another word."
+            }
+            TextWarning::NotNormalized => {
+                "Some text is not in Unicode normal form NFC and may not be what it looks like."
+            }
         })
         .map(str::to_owned)
         .collect()
@@ -158,8 +162,7 @@ mod tests {
     #[test]
     fn layout_adds_only_white_space_between_tokens() {
         let canonical = r#"{"a":[1,{"b,{":"x\":[\\"}],"c":{},"d":[]}"#;
-        let expected =
-            "{\n  \"a\": [\n    1,\n    {\n      \"b,{\": \"x\\\":[\\\\\"\n    }\n  ],\n  \"c\": {},\n  \"d\": []\n}";
+        let expected = "{\n  \"a\": [\n    1,\n    {\n      \"b,{\": \"x\\\":[\\\\\"\n    }\n  ],\n  \"c\": {},\n  \"d\": []\n}";
         assert_eq!(lay_out(canonical), expected);
     }
 

@@ -255,7 +255,11 @@ mod tests {
     fn candidate(person: &str, groups: &[&str]) -> Candidate {
         Candidate {
             person: person.into(),
-            account: Account { platform: Platform::Slack, installation: "main".into(), user: "U1".to_owned() },
+            account: Account {
+                platform: Platform::Slack,
+                installation: "main".into(),
+                user: "U1".to_owned(),
+            },
             groups: groups.iter().map(|g| GroupName::from(*g)).collect(),
             proposer: Some("ana".into()),
         }
@@ -272,7 +276,10 @@ mod tests {
     fn a_member_of_both_groups_takes_the_place_that_lets_the_other_in() {
         let votes = [vote("both", &["legal", "pay"]), vote("legal-only", &["legal"])];
         assert!(tally(&requirement(&[("legal", 1), ("pay", 1)]), &votes).met);
-        assert!(!tally(&requirement(&[("legal", 1), ("pay", 1)]), &votes[..1]).met, "one person fills one place");
+        assert!(
+            !tally(&requirement(&[("legal", 1), ("pay", 1)]), &votes[..1]).met,
+            "one person fills one place"
+        );
     }
 
     #[test]

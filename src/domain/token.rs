@@ -136,7 +136,11 @@ impl TokenKeys {
         let key = self.0.iter().find(|candidate| candidate.id == key)?;
         let action: [u8; 16] = URL_SAFE_NO_PAD.decode(action).ok()?.try_into().ok()?;
         let mac = URL_SAFE_NO_PAD.decode(tag).ok()?;
-        (mac.len() == 32).then(|| PresentedToken { key, action: ActionId::from_uuid(uuid::Uuid::from_bytes(action)), mac })
+        (mac.len() == 32).then(|| PresentedToken {
+            key,
+            action: ActionId::from_uuid(uuid::Uuid::from_bytes(action)),
+            mac,
+        })
     }
 }
 
@@ -198,7 +202,13 @@ mod tests {
         let presented = ring.read(token.reveal()).unwrap();
         assert!(presented.proves(&bound(&row)));
         let other = [
-            Row(row.0, ActionDigest::from_stored(&[2; 32]).unwrap(), row.2.clone(), row.3.clone(), row.4.clone()),
+            Row(
+                row.0,
+                ActionDigest::from_stored(&[2; 32]).unwrap(),
+                row.2.clone(),
+                row.3.clone(),
+                row.4.clone(),
+            ),
             Row(row.0, row.1, "acm".into(), "ebot".into(), row.4.clone()),
             Row(row.0, row.1, row.2.clone(), "bot2".into(), row.4.clone()),
             Row(row.0, row.1, row.2.clone(), row.3.clone(), Nonce::new([8; 32])),

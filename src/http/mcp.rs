@@ -31,7 +31,8 @@ pub(super) async fn one(
 
 async fn answer(shared: &Shared, endpoint: Endpoint, request: Request) -> Response {
     let Some(caller) = shared.keys.caller(request.headers()).cloned() else {
-        let mut response = plain(StatusCode::UNAUTHORIZED, "an agent key is needed: Authorization: Bearer <key>");
+        let mut response =
+            plain(StatusCode::UNAUTHORIZED, "an agent key is needed: Authorization: Bearer <key>");
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return response;
     };
@@ -60,7 +61,9 @@ async fn post(shared: &Shared, endpoint: Endpoint, caller: Caller, request: Requ
         Err(response) => return response,
     };
     match strict::check(&parts.headers, body) {
-        Ok(checked) => shared.services.handle(caller, endpoint, parts, checked).await.map(Body::new).into_response(),
+        Ok(checked) => {
+            shared.services.handle(caller, endpoint, parts, checked).await.map(Body::new).into_response()
+        }
         Err(refusal) => refused(&refusal),
     }
 }

@@ -11,6 +11,7 @@ mod slack;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -118,23 +119,26 @@ async fn log(request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     let milliseconds = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     let status = response.status().as_u16();
-    match response.extensions().get::<LoggedCaller>() {
-        Some(LoggedCaller { tenant, agent }) => {
-            tracing::info!(%method, route, status, milliseconds, tenant, agent, "request");
-        }
-        None => tracing::info!(%method, route, status, milliseconds, "request"),
+    if let Some(LoggedCaller { tenant, agent }) = response.extensions().get() {
+        tracing::info!(%method, route, status, milliseconds, tenant, agent, "request");
+    } else {
+        tracing::info!(%method, route, status, milliseconds, "request");
     }
     response
 }
 
-/// Reads a body up to a limit and not a byte further.
+/// How long a body may take to arrive.
+const BODY_TIME: Duration = Duration::from_secs(10);
+
+/// Reads a body up to a limit and not a byte further, nor for longer than [`BODY_TIME`].
 async fn read(body: Body, limit: usize) -> Result<Bytes, Response> {
-    match Limited::new(body, limit).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
+    match tokio::time::timeout(BODY_TIME, Limited::new(body, limit).collect()).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
             Err(plain(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"))
         }
-        Err(_) => Err(plain(StatusCode::BAD_REQUEST, "the body broke off")),
+        Ok(Err(_)) => Err(plain(StatusCode::BAD_REQUEST, "the body broke off")),
+        Err(_) => Err(plain(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
     }
 }
 

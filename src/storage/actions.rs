@@ -10,7 +10,7 @@ use crate::domain::action::{Action, StateName};
 use crate::domain::audit::{Erasable, Event};
 use crate::domain::canonical::canonical;
 use crate::domain::digest::{ActionDigest, Binding, ContentDigest};
-use crate::domain::ids::{ActionId, AgentName, RuleName, Tenant};
+use crate::domain::ids::{ActionId, AgentName, Person, RuleName, Tenant};
 use crate::domain::place::Place;
 use crate::domain::policy::Risk;
 use crate::domain::preview::Preview;
@@ -111,7 +111,7 @@ impl Db {
             b.action.uuid(),
             b.tenant.as_str(),
             b.agent.as_str(),
-            b.owner.as_ref().map(|o| o.as_str()),
+            b.owner.as_ref().map(Person::as_str),
             b.run.as_deref(),
             b.upstream.as_str(),
             b.environment.as_deref(),
@@ -166,15 +166,10 @@ impl Db {
                   WHERE tenant = $1 AND content_digest = $2 AND state IN ('pending', 'approved')
                     AND coalesce(redeem_by, expires_at) <= now() FOR NO KEY UPDATE
                ), x AS (
-                 UPDATE actions a SET state = 'expired', revision = a.revision + 1,
+                 UPDATE actions a SET state = 'expired',
                         decided_at = coalesce(a.decided_at, clock_timestamp())
                    FROM due WHERE a.id = due.id AND a.state IN ('pending', 'approved')
-                 RETURNING a.id, a.tenant, a.post_to, a.revision
-               ), o AS (
-                 INSERT INTO outbox (action_id, tenant, destination, kind, revision)
-                 SELECT x.id, x.tenant, place, 'card', x.revision FROM x, unnest(x.post_to) AS place
-                 ON CONFLICT (action_id, destination, kind, detail)
-                   DO UPDATE SET revision = greatest(outbox.revision, excluded.revision)
+                 RETURNING a.id, a.tenant
                )
                INSERT INTO audit_events (tenant, action_id, kind, body) SELECT tenant, id, 'expired', $3 FROM x"#,
             tenant.as_str(),
@@ -197,15 +192,10 @@ impl Db {
                   WHERE state IN ('pending', 'approved') AND coalesce(redeem_by, expires_at) <= now()
                   ORDER BY coalesce(redeem_by, expires_at) LIMIT 200 FOR NO KEY UPDATE SKIP LOCKED
                ), x AS (
-                 UPDATE actions a SET state = 'expired', revision = a.revision + 1,
+                 UPDATE actions a SET state = 'expired',
                         decided_at = coalesce(a.decided_at, clock_timestamp())
                    FROM due WHERE a.id = due.id AND a.state IN ('pending', 'approved')
-                 RETURNING a.id, a.tenant, a.post_to, a.revision
-               ), o AS (
-                 INSERT INTO outbox (action_id, tenant, destination, kind, revision)
-                 SELECT x.id, x.tenant, place, 'card', x.revision FROM x, unnest(x.post_to) AS place
-                 ON CONFLICT (action_id, destination, kind, detail)
-                   DO UPDATE SET revision = greatest(outbox.revision, excluded.revision)
+                 RETURNING a.id, a.tenant
                ), e AS (
                  INSERT INTO audit_events (tenant, action_id, kind, body) SELECT tenant, id, 'expired', $1 FROM x
                )
@@ -249,15 +239,10 @@ impl Db {
                  SELECT id FROM actions WHERE id = $1 AND tenant = $2 AND ($3::text IS NULL OR agent = $3)
                   FOR NO KEY UPDATE
                ), clk AS MATERIALIZED (SELECT id, clock_timestamp() AS t FROM locked), x AS (
-                 UPDATE actions a SET state = $4, reason = $5, decided_at = clk.t, revision = a.revision + 1
+                 UPDATE actions a SET state = $4, reason = $5, decided_at = clk.t
                    FROM clk WHERE a.id = clk.id AND a.state IN ('pending', 'approved')
                     AND coalesce(a.redeem_by, a.expires_at) > clk.t
-                 RETURNING a.id, a.tenant, a.post_to, a.revision
-               ), o AS (
-                 INSERT INTO outbox (action_id, tenant, destination, kind, revision)
-                 SELECT x.id, x.tenant, place, 'card', x.revision FROM x, unnest(x.post_to) AS place
-                 ON CONFLICT (action_id, destination, kind, detail)
-                   DO UPDATE SET revision = greatest(outbox.revision, excluded.revision)
+                 RETURNING a.id, a.tenant
                ), e AS (
                  INSERT INTO audit_events (tenant, action_id, kind, body) SELECT tenant, id, $6, $7 FROM x
                )
@@ -322,8 +307,9 @@ impl Db {
     /// # Errors
     /// The database.
     pub async fn tenant_of(&self, id: ActionId) -> Result<Option<Tenant>> {
-        let tenant =
-            sqlx::query_scalar!("SELECT tenant FROM actions WHERE id = $1", id.uuid()).fetch_optional(&self.pool).await?;
+        let tenant = sqlx::query_scalar!("SELECT tenant FROM actions WHERE id = $1", id.uuid())
+            .fetch_optional(&self.pool)
+            .await?;
         Ok(tenant.map(Tenant::new))
     }
 }

@@ -98,7 +98,13 @@ impl Db {
     ///
     /// # Errors
     /// The database.
-    pub async fn queue_note(&self, press: &Press, tenant: &Tenant, action: ActionId, note: &str) -> Result<()> {
+    pub async fn queue_note(
+        &self,
+        press: &Press,
+        tenant: &Tenant,
+        action: ActionId,
+        note: &str,
+    ) -> Result<()> {
         sqlx::query!(
             "INSERT INTO outbox (action_id, tenant, destination, kind, detail) VALUES ($1, $2, $3, 'note', $4)
              ON CONFLICT DO NOTHING",

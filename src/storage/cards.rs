@@ -133,7 +133,13 @@ impl Db {
     ///
     /// # Errors
     /// The database.
-    pub async fn posted(&self, target: &PostTarget<'_>, handle: &str, message: &str, sha256: &str) -> Result<()> {
+    pub async fn posted(
+        &self,
+        target: &PostTarget<'_>,
+        handle: &str,
+        message: &str,
+        sha256: &str,
+    ) -> Result<()> {
         let event = Event::Posted {
             place: target.place.to_string(),
             message_id: message.to_owned(),

@@ -44,9 +44,9 @@ impl From<sqlx::Error> for Error {
             | sqlx::Error::PoolClosed
             | sqlx::Error::WorkerCrashed
             | sqlx::Error::Io(_)
+            | sqlx::Error::Protocol(_)
             | sqlx::Error::Tls(_) => Self::Unavailable,
             sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => Self::Driver("decode".to_owned()),
-            sqlx::Error::Protocol(_) => Self::Unavailable,
             other => Self::Driver(format!("{:?}", std::mem::discriminant(&other))),
         }
     }

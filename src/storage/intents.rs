@@ -108,23 +108,18 @@ impl Db {
                ), clk AS MATERIALIZED (
                  SELECT id, clock_timestamp() AS t FROM locked
                ), redeemed AS (
-                 UPDATE actions a SET state = 'executing', redeemed_at = clk.t, revision = a.revision + 1
+                 UPDATE actions a SET state = 'executing', redeemed_at = clk.t
                    FROM clk
                   WHERE a.id = clk.id AND a.tenant = $2 AND a.agent = $3 AND a.action_digest = $4
                     AND a.state = 'approved' AND a.redeem_by > clk.t
                     AND a.upstream = $10 AND a.tool = $11 AND a.arguments = $12 AND a.tool_version = $13
                     AND a.policy_version = $14 AND a.requirement = $15
                     AND EXISTS (SELECT FROM tokens k WHERE k.action_id = a.id AND k.nonce = $5)
-                 RETURNING a.id, a.tenant, a.agent, a.post_to, a.revision
+                 RETURNING a.id, a.tenant, a.agent
                ), intent AS (
                  INSERT INTO intents (action_id, tenant, agent, idempotency_key, claimed_by, deadline)
                  SELECT id, tenant, agent, $6, $7, clock_timestamp() + $8::interval FROM redeemed
                  RETURNING action_id
-               ), o AS (
-                 INSERT INTO outbox (action_id, tenant, destination, kind, revision)
-                 SELECT r.id, r.tenant, place, 'card', r.revision FROM redeemed r, unnest(r.post_to) AS place
-                 ON CONFLICT (action_id, destination, kind, detail)
-                   DO UPDATE SET revision = greatest(outbox.revision, excluded.revision)
                ), e AS (
                  INSERT INTO audit_events (tenant, action_id, kind, body)
                  SELECT tenant, id, 'claimed', $9 FROM redeemed
@@ -183,9 +178,9 @@ impl Db {
     pub async fn settle(&self, sending: &Sending, outcome: &Outcome) -> Result<bool> {
         let text = outcome.result().map(|result| result.to_string().into_bytes());
         let event = match outcome {
-            Outcome::Succeeded { .. } => Event::Succeeded {
-                result_sha256: hex::encode(sha256(text.as_deref().unwrap_or_default())),
-            },
+            Outcome::Succeeded { .. } => {
+                Event::Succeeded { result_sha256: hex::encode(sha256(text.as_deref().unwrap_or_default())) }
+            }
             Outcome::Failed { detail, .. } => Event::Failed { detail: detail.as_str() },
             Outcome::Unknown { detail } => Event::OutcomeUnknown { detail: detail.as_str() },
         };
@@ -196,14 +191,9 @@ impl Db {
                   WHERE action_id = $1 AND state = 'claimed' AND claimed_by = $2
                  RETURNING action_id
                ), a AS (
-                 UPDATE actions SET state = $3, revision = revision + 1
+                 UPDATE actions SET state = $3
                    FROM i WHERE id = i.action_id AND actions.state = 'executing'
-                 RETURNING actions.id, actions.tenant, actions.post_to, actions.revision
-               ), o AS (
-                 INSERT INTO outbox (action_id, tenant, destination, kind, revision)
-                 SELECT a.id, a.tenant, place, 'card', a.revision FROM a, unnest(a.post_to) AS place
-                 ON CONFLICT (action_id, destination, kind, detail)
-                   DO UPDATE SET revision = greatest(outbox.revision, excluded.revision)
+                 RETURNING actions.id, actions.tenant
                ), e AS (
                  INSERT INTO audit_events (tenant, action_id, kind, body) SELECT tenant, id, $3, $6 FROM a
                )
@@ -238,14 +228,9 @@ impl Db {
                    FROM due WHERE n.action_id = due.action_id AND n.state = 'claimed'
                  RETURNING n.action_id, n.state
                ), a AS (
-                 UPDATE actions SET state = i.state, revision = revision + 1
+                 UPDATE actions SET state = i.state
                    FROM i WHERE actions.id = i.action_id AND actions.state = 'executing'
-                 RETURNING actions.id, actions.tenant, actions.post_to, actions.revision, actions.state
-               ), o AS (
-                 INSERT INTO outbox (action_id, tenant, destination, kind, revision)
-                 SELECT a.id, a.tenant, place, 'card', a.revision FROM a, unnest(a.post_to) AS place
-                 ON CONFLICT (action_id, destination, kind, detail)
-                   DO UPDATE SET revision = greatest(outbox.revision, excluded.revision)
+                 RETURNING actions.id, actions.tenant, actions.state
                ), e AS (
                  INSERT INTO audit_events (tenant, action_id, kind, body)
                  SELECT tenant, id, state, CASE WHEN state = 'failed' THEN $1::bytea ELSE $2::bytea END FROM a

@@ -2,7 +2,7 @@
 //!
 //! Every transition is one conditional statement with the row lock taken first and the clock read after it; the guard
 //! trigger repeats the check. The process's clock is never asked. Statements run to their end even when the client that
-//! caused them hangs up: whatever needs a transaction runs in a task of its own ([`detached`]).
+//! caused them hangs up: whatever needs a transaction runs in a task of its own (`detached`).
 
 mod actions;
 mod audit;
@@ -162,9 +162,5 @@ async fn detached<T: Send + 'static>(work: impl Future<Output = Result<T>> + Sen
 }
 
 fn interval(duration: Duration) -> PgInterval {
-    PgInterval {
-        months: 0,
-        days: 0,
-        microseconds: i64::try_from(duration.as_micros()).unwrap_or(i64::MAX),
-    }
+    PgInterval { months: 0, days: 0, microseconds: i64::try_from(duration.as_micros()).unwrap_or(i64::MAX) }
 }

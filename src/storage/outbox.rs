@@ -44,14 +44,14 @@ impl Job {
 }
 
 impl Db {
-    /// Leases due rows for 30 s.
+    /// Leases due rows for 30 s, `most` of them at the most.
     ///
     /// # Errors
     /// The database.
-    pub async fn lease_jobs(&self, owner: &str) -> Result<Vec<Job>> {
+    pub async fn lease_jobs(&self, owner: &str, most: i64) -> Result<Vec<Job>> {
         let rows = sqlx::query!(
             "WITH c AS MATERIALIZED (
-               SELECT id FROM outbox WHERE not_before <= now() ORDER BY not_before, id LIMIT 8
+               SELECT id FROM outbox WHERE not_before <= now() ORDER BY not_before, id LIMIT $2
                 FOR UPDATE SKIP LOCKED
              )
              UPDATE outbox o SET attempts = attempts + 1, lease_owner = $1,
@@ -59,6 +59,7 @@ impl Db {
                FROM c WHERE o.id = c.id
              RETURNING o.id, o.action_id, o.tenant, o.destination, o.kind, o.detail, o.revision, o.attempts",
             owner,
+            most,
         )
         .fetch_all(&self.pool)
         .await?;
@@ -161,7 +162,7 @@ async fn give_up(pool: PgPool, job: Job, error: String) -> Result<bool> {
     let failed = Event::PostFailed { place: job.place.to_string(), error };
     let closed = sqlx::query_scalar!(
         "WITH x AS (
-           UPDATE actions a SET state = 'undeliverable', revision = revision + 1, decided_at = clock_timestamp()
+           UPDATE actions a SET state = 'undeliverable', decided_at = clock_timestamp()
             WHERE a.id = $1 AND a.state = 'pending'
               AND NOT EXISTS (SELECT FROM outbox o WHERE o.action_id = a.id AND o.kind = 'card')
               AND NOT EXISTS (SELECT FROM cards c WHERE c.action_id = a.id AND c.message_id IS NOT NULL)

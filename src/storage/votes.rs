@@ -135,8 +135,7 @@ async fn lock(tx: &mut PgConnection, ballot: &Ballot) -> Result<Option<Locked>> 
 /// The lock is ours, so this clock is true.
 async fn expire(tx: &mut PgConnection, ballot: &Ballot) -> Result<bool> {
     let expired = sqlx::query!(
-        "UPDATE actions SET state = 'expired', revision = revision + 1,
-                decided_at = coalesce(decided_at, clock_timestamp())
+        "UPDATE actions SET state = 'expired', decided_at = coalesce(decided_at, clock_timestamp())
           WHERE id = $1 AND state IN ('pending', 'approved') AND coalesce(redeem_by, expires_at) <= clock_timestamp()",
         ballot.action.uuid(),
     )
@@ -145,7 +144,6 @@ async fn expire(tx: &mut PgConnection, ballot: &Ballot) -> Result<bool> {
     if expired.rows_affected() == 0 {
         return Ok(false);
     }
-    show(tx, ballot.action).await?;
     append(tx, ballot, &Event::Expired {}).await?;
     Ok(true)
 }
@@ -169,11 +167,10 @@ async fn approve(tx: &mut PgConnection, ballot: &Ballot, locked: &Locked) -> Res
         sqlx::query!("UPDATE actions SET revision = revision + 1 WHERE id = $1", ballot.action.uuid())
             .execute(&mut *tx)
             .await?;
-        show(tx, ballot.action).await?;
         return Ok(Decided::Counted(count));
     }
     let approved = sqlx::query!(
-        "UPDATE actions SET state = 'approved', revision = revision + 1, decided_at = clock_timestamp()
+        "UPDATE actions SET state = 'approved', decided_at = clock_timestamp()
           WHERE id = $1 AND state = 'pending' AND expires_at > clock_timestamp()",
         ballot.action.uuid(),
     )
@@ -191,14 +188,13 @@ async fn approve(tx: &mut PgConnection, ballot: &Ballot, locked: &Locked) -> Res
     .execute(&mut *tx)
     .await?;
     append(tx, ballot, &Event::Approved { action_digest: locked.digest.to_string() }).await?;
-    show(tx, ballot.action).await?;
     Ok(Decided::Approved)
 }
 
 async fn deny(tx: &mut PgConnection, ballot: &Ballot, locked: &Locked) -> Result<Decided> {
     vote(tx, ballot, locked).await?;
     sqlx::query!(
-        "UPDATE actions SET state = 'denied', revision = revision + 1, decided_at = clock_timestamp()
+        "UPDATE actions SET state = 'denied', decided_at = clock_timestamp()
           WHERE id = $1 AND state IN ('pending', 'approved')",
         ballot.action.uuid(),
     )
@@ -206,7 +202,6 @@ async fn deny(tx: &mut PgConnection, ballot: &Ballot, locked: &Locked) -> Result
     .await?;
     let revoked = locked.state == StateName::Approved;
     append(tx, ballot, &Event::Denied { person: ballot.approver.person().clone(), revoked }).await?;
-    show(tx, ballot.action).await?;
     Ok(Decided::Denied { revoked })
 }
 
@@ -252,20 +247,6 @@ async fn vote(tx: &mut PgConnection, ballot: &Ballot, locked: &Locked) -> Result
     };
     append(tx, ballot, &event).await?;
     Ok(true)
-}
-
-/// Has every card of the action show its new revision.
-async fn show(tx: &mut PgConnection, action: ActionId) -> Result<()> {
-    sqlx::query!(
-        "INSERT INTO outbox (action_id, tenant, destination, kind, revision)
-         SELECT a.id, a.tenant, place, 'card', a.revision FROM actions a, unnest(a.post_to) AS place WHERE a.id = $1
-         ON CONFLICT (action_id, destination, kind, detail)
-           DO UPDATE SET revision = greatest(outbox.revision, excluded.revision)",
-        action.uuid(),
-    )
-    .execute(&mut *tx)
-    .await?;
-    Ok(())
 }
 
 async fn append(tx: &mut PgConnection, ballot: &Ballot, event: &Event) -> Result<()> {

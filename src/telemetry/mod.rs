@@ -1,7 +1,8 @@
 //! Logs: `tracing`, as text or JSON, to standard error.
 //!
 //! Libraries that print whole requests at their finer levels are held at `warn`, whatever the user's filter says: no
-//! argument, token, signature or header value may reach a log line.
+//! argument, token, signature or header value may reach a log line. rmcp is silent: its warnings hold the error texts of
+//! upstreams, and its errors their addresses.
 
 use std::io::IsTerminal as _;
 
@@ -22,8 +23,7 @@ pub enum Format {
 }
 
 /// Crates whose finer levels print what must not be printed.
-const HELD: [&str; 11] = [
-    "rmcp",
+const HELD: [&str; 10] = [
     "slack_morphism",
     "sqlx",
     "hyper",
@@ -61,6 +61,7 @@ fn ceiling() -> Targets {
     Targets::new()
         .with_default(LevelFilter::TRACE)
         .with_targets(HELD.map(|target| (target, LevelFilter::WARN)))
+        .with_target("rmcp", LevelFilter::OFF)
 }
 
 #[cfg(test)]
@@ -104,17 +105,35 @@ mod tests {
                 tracing::warn!(target: $target, "warning");
             )*};
         }
-        events!("rmcp", "rmcp::service", "slack_morphism", "sqlx::query", "hyper::client", "hyper_util::client");
-        events!("reqwest::connect", "tungstenite::protocol", "tokio_tungstenite", "h2::codec", "rustls::client", "cel");
+        events!("slack_morphism", "sqlx::query", "hyper::client", "hyper_util::client");
+        events!(
+            "reqwest::connect",
+            "tungstenite::protocol",
+            "tokio_tungstenite",
+            "h2::codec",
+            "rustls::client",
+            "cel"
+        );
     }
 
     #[test]
     fn the_users_filter_cannot_raise_what_is_held() {
-        let filters = ["trace", "rmcp=trace", "rmcp::service=debug,slack_morphism=trace", "trace,sqlx::query=trace"];
-        for filter in filters {
+        for filter in ["trace", "warn,slack_morphism=trace", "trace,sqlx::query=trace,hyper=debug"] {
             let lines = written(Format::Text, filter, held_events);
             assert!(!lines.contains("canary"), "{filter}: {lines}");
             assert!(lines.contains("warning"), "{filter}: {lines}");
+        }
+    }
+
+    #[test]
+    fn rmcp_is_silent_whatever_the_users_filter_says() {
+        for filter in ["trace", "rmcp=trace", "rmcp::service=debug", "info,rmcp::transport=warn"] {
+            let lines = written(Format::Json, filter, || {
+                tracing::debug!(target: "rmcp::service", "canary");
+                tracing::warn!(target: "rmcp::transport", "canary");
+                tracing::error!(target: "rmcp", "canary");
+            });
+            assert_eq!(lines, "", "{filter}");
         }
     }
 

@@ -4,10 +4,12 @@
 //! reached over HTTP as its users reach it.
 
 #![expect(dead_code, reason = "each test binary uses its own part of the harness")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a harness that can't go on fails its test")]
 
 mod agent;
 mod checker;
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,7 +21,7 @@ use undersign::cli::serve::Service;
 use undersign::demo::shop::FakeShop;
 use undersign::demo::slack::{FakeSlack, Message, SlackChannel, SlackSetup, SlackUser, SlackUsergroup};
 
-pub use agent::{Agent, Answer, Era};
+pub use agent::{Agent, Answer};
 
 pub const TEAM: &str = "T0HOME0001";
 pub const APP: &str = "A0APP00001";
@@ -159,17 +161,19 @@ impl World {
             let mut text = format!("[tenants.{tenant}]\npolicy = \"policy/{tenant}\"\n");
             for (agent, key, owned) in agents {
                 let hash = hex::encode(<sha2::Sha256 as sha2::Digest>::digest(key.as_bytes()));
-                text += &format!("[tenants.{tenant}.agents.{agent}]\nkey_sha256 = [\"{hash}\"]\n");
+                text.push_str(
+                    &["[tenants.", tenant, ".agents.", agent, "]\nkey_sha256 = [\"", &hash, "\"]\n"].concat(),
+                );
                 if *owned {
                     text += "owner = \"ana\"\n";
                 }
             }
-            text += &format!(
+            let upstream = format!(
                 "[tenants.{tenant}.upstreams.shop]\nurl = \"{}\"\nenvironment = \"production\"\ntimeout = \"3s\"\n\
                  headers = {{ Authorization = {{ env = \"SHOP_TOKEN\" }} }}\n",
                 self.shop.url()
             );
-            text
+            text + &upstream
         };
         format!(
             "[server]\nagents_listen = \"127.0.0.1:0\"\ncallbacks_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
@@ -188,7 +192,6 @@ impl World {
         let path = self.dir.path().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, content).unwrap();
-        use std::os::unix::fs::PermissionsExt as _;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
 
@@ -361,6 +364,27 @@ impl World {
         (parked.action_id(), granted.token().unwrap())
     }
 
+    /// Another refund, approved by Ben.
+    pub async fn approved_other(&self) -> (String, String) {
+        let arguments = serde_json::json!({ "order_id": "A-17", "amount_cents": 9_500 });
+        let agent = self.agent(BOT_KEY);
+        let id = agent.call("refund_order", arguments).await.action_id();
+        let card = self.card_where(|card| card.text.contains(&id)).await;
+        self.press(BEN, &card, "undersign_approve").await;
+        let token = agent.approval(&id, 30).await.token().unwrap();
+        (id, token)
+    }
+
+    /// Runs the binary with the world's configuration and environment; the configuration's path is the last argument.
+    pub fn run(&self, arguments: &[&str]) -> std::process::Output {
+        std::process::Command::new(env!("CARGO_BIN_EXE_undersign"))
+            .args(arguments)
+            .arg(self.config_path())
+            .envs(self.environment())
+            .output()
+            .unwrap()
+    }
+
     /// Checks what must hold after every story, then stops the replicas.
     pub async fn finish(mut self) {
         for replica in self.replicas.drain(..) {
@@ -400,7 +424,10 @@ fn setup() -> SlackSetup {
 
 /// Unix seconds.
 pub fn now() -> i64 {
-    #[expect(clippy::disallowed_methods, reason = "the test plays the world outside, whose clock is the real one")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the test plays the world outside, whose clock is the real one"
+    )]
     let now = std::time::SystemTime::now();
     i64::try_from(now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()).unwrap()
 }
@@ -409,7 +436,8 @@ pub fn now() -> i64 {
 async fn database() -> (String, PgPool) {
     static SERIAL: AtomicU32 = AtomicU32::new(0);
     #[expect(clippy::disallowed_methods, reason = "tests/run.sh hands the server over this way")]
-    let server = std::env::var("DATABASE_URL").expect("DATABASE_URL: run tests/run.sh, which arranges Postgres");
+    let server =
+        std::env::var("DATABASE_URL").expect("DATABASE_URL: run tests/run.sh, which arranges Postgres");
     let name = format!("t_{}_{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
     let mut admin = <sqlx::PgConnection as sqlx::Connection>::connect(&server).await.unwrap();
     for statement in [format!("DROP DATABASE IF EXISTS {name}"), format!("CREATE DATABASE {name}")] {
@@ -426,7 +454,8 @@ struct TempDir(PathBuf);
 impl TempDir {
     fn new() -> Self {
         static SERIAL: AtomicU32 = AtomicU32::new(0);
-        let name = format!("undersign-test-{}-{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
+        let name =
+            format!("undersign-test-{}-{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).unwrap();
         Self(path)

@@ -51,11 +51,19 @@ impl Agent {
             .map_err(|_| "the service did not answer".to_owned())?;
         let text = response.text().await.map_err(|_| "the answer broke off".to_owned())?;
         let answer: Value = serde_json::from_str(&text).map_err(|_| format!("no JSON: {text}"))?;
-        answer.get("result").map(|result| Answer { result: result.clone() }).ok_or_else(|| format!("no result: {text}"))
+        answer
+            .get("result")
+            .map(|result| Answer { result: result.clone() })
+            .ok_or_else(|| format!("no result: {text}"))
     }
 
     /// The same call with the token in its arguments.
-    pub(super) async fn call_with(&self, tool: &str, mut arguments: Value, token: &str) -> Result<Answer, String> {
+    pub(super) async fn call_with(
+        &self,
+        tool: &str,
+        mut arguments: Value,
+        token: &str,
+    ) -> Result<Answer, String> {
         arguments["approval_token"] = json!(token);
         self.call(tool, arguments).await
     }

@@ -14,7 +14,9 @@ type Step<T> = Result<T, String>;
 /// Tells the story; the error says which step came out otherwise.
 pub(super) async fn tell(set: &Set) -> Step<()> {
     let teller = Teller { set };
-    println!("\nA support agent may refund small amounts by itself. Larger ones need a person of the group \"payments\".");
+    println!(
+        "\nA support agent may refund small amounts by itself. Larger ones need a person of the group \"payments\"."
+    );
     let deployment = teller.ask_for_a_deployment().await?;
     teller.small_refund().await?;
     let (refund, action, card) = teller.park().await?;
@@ -25,7 +27,10 @@ pub(super) async fn tell(set: &Set) -> Step<()> {
     teller.deny().await?;
     teller.withdraw().await?;
     teller.expire(&deployment).await?;
-    println!("\nEvery step came out right. The shop was called {} times, each time as it should be.", set.shop.ledger().len());
+    println!(
+        "\nEvery step came out right. The shop was called {} times, each time as it should be.",
+        set.shop.ledger().len()
+    );
     Ok(())
 }
 
@@ -69,14 +74,19 @@ impl Teller<'_> {
         let card = self.card(&action, |_| true).await?;
         show("Slack, #payments", &card.as_text());
         let again = self.set.agent.call("shop__refund_order", refund.clone()).await?;
-        println!("  The agent asks again for the same thing: it is the same request, and no second card goes out.");
+        println!(
+            "  The agent asks again for the same thing: it is the same request, and no second card goes out."
+        );
         check(again.action() == action, "the repeated call found the parked one")?;
         Ok((refund, action, card))
     }
 
     async fn the_wrong_people(&self, card: &Message) -> Step<()> {
         title("The wrong people press Approve");
-        for (user, who) in [(MALLORY, "Mallory, in the channel but not in the group"), (ANA, "Ana, for whom the agent works")] {
+        for (user, who) in [
+            (MALLORY, "Mallory, in the channel but not in the group"),
+            (ANA, "Ana, for whom the agent works"),
+        ] {
             self.press(user, card, "undersign_approve").await?;
             let note = self.set.slack.wait_ephemeral(|note| note.user == user).await;
             let note = note.ok_or("nobody told them why")?;
@@ -196,14 +206,22 @@ impl Teller<'_> {
     }
 
     async fn press(&self, user: &str, card: &Message, button: &str) -> Step<()> {
-        let payload = self.set.slack.click_payload(user, CHANNEL, &card.ts, button).map_err(|error| error.to_string())?;
+        let payload = self
+            .set
+            .slack
+            .click_payload(user, CHANNEL, &card.ts, button)
+            .map_err(|error| error.to_string())?;
         self.send(&payload).await
     }
 
     async fn send(&self, payload: &Value) -> Step<()> {
         let request = self.set.slack.sign(payload, SystemClock.unix_seconds());
-        let status =
-            self.set.slack.send(&self.set.callback_url(), request).await.map_err(|error| error.to_string())?;
+        let status = self
+            .set
+            .slack
+            .send(&self.set.callback_url(), request)
+            .await
+            .map_err(|error| error.to_string())?;
         check(status.is_success(), &format!("the callback was answered {status}"))
     }
 }

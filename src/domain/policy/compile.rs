@@ -1,20 +1,18 @@
 //! Compiles one tenant's files into a policy, with all faults at once, each with file, key and what to write instead.
 
+mod rules;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde_json::{Value, json};
 
 use super::expression::Expression;
-use super::{
-    ApprovalDefinition, Definition, EffectDefinition, Group, GroupDefinition, Policy, PreviewTemplates, Risk,
-    RuleDefinition,
-};
+use super::{Definition, Group, GroupDefinition, Policy, PreviewTemplates, Risk};
 use crate::domain::ids::{GroupName, Installation, Person, RuleName, Tenant, UpstreamName};
-use crate::domain::place::{Account, Place, Platform};
-use crate::domain::requirement::{ApproverCount, Requirement};
+use crate::domain::place::{Account, Place};
+use crate::domain::requirement::Requirement;
 
 /// One fault of a configuration or policy file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,29 +74,13 @@ pub(super) struct Approval {
     pub(super) templates: Arc<PreviewTemplates>,
 }
 
-/// Shortest and longest time to decide.
-const EXPIRES: std::ops::RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(24 * 3600);
-
-/// Shortest and longest time to redeem.
-const REDEEM_WITHIN: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
-
 /// Compiles the files of one tenant.
 ///
 /// # Errors
 /// Every fault of every file.
-pub fn compile(
-    tenant: Tenant,
-    files: &[(String, Definition)],
-    known: &Known,
-) -> Result<Policy, Vec<Fault>> {
-    let mut compiler = Compiler { files, known, faults: Vec::new() };
-    let thresholds = compiler.thresholds();
-    let people = compiler.people();
-    let groups = compiler.groups(&people);
-    let (rules, matcher, owners) = compiler.rules(&thresholds, &groups);
-    if rules.is_empty() && compiler.faults.is_empty() {
-        compiler.fault(0, "rules", "has no rule: no tool could ever be called");
-    }
+pub fn compile(tenant: Tenant, files: &[(String, Definition)], known: &Known) -> Result<Policy, Vec<Fault>> {
+    let mut compiler = Compiler { files, known, complete: true, faults: Vec::new() };
+    let Compiled { thresholds, people, groups, rules } = compiler.compile();
     if !compiler.faults.is_empty() {
         return Err(compiler.faults);
     }
@@ -106,26 +88,64 @@ pub fn compile(
         "tenant": tenant,
         "files": files.iter().map(|(file, definition)| json!({"file": file, "policy": definition})).collect::<Vec<_>>(),
     });
-    Ok(Policy { tenant, thresholds, people, groups, rules, matcher, owners, source })
+    let rules::Rules { sorted, matcher, owners } = rules;
+    Ok(Policy { tenant, thresholds, people, groups, rules: sorted, matcher, owners, source })
+}
+
+/// The faults that are certain though other files, or parts of these, could not be read: a name that is missing here
+/// may be there.
+#[must_use]
+pub fn certain_faults(files: &[(String, Definition)], known: &Known) -> Vec<Fault> {
+    let mut compiler = Compiler { files, known, complete: false, faults: Vec::new() };
+    compiler.compile();
+    compiler.faults
 }
 
 struct Compiler<'a> {
     files: &'a [(String, Definition)],
     known: &'a Known,
+    /// Whether the files are all there is.
+    complete: bool,
     faults: Vec<Fault>,
 }
 
+struct Compiled {
+    thresholds: BTreeMap<String, f64>,
+    people: BTreeMap<Person, Vec<Account>>,
+    groups: BTreeMap<GroupName, Group>,
+    rules: rules::Rules,
+}
+
 impl Compiler<'_> {
+    fn compile(&mut self) -> Compiled {
+        let thresholds = self.thresholds();
+        let people = self.people();
+        let groups = self.groups(&people);
+        let rules = self.rules(&rules::Names { thresholds: &thresholds, groups: &groups });
+        Compiled { thresholds, people, groups, rules }
+    }
+
     fn fault(&mut self, file: usize, key: &str, message: impl Into<String>) {
         let file = self.files.get(file).map_or_else(String::new, |(name, _)| name.clone());
         self.faults.push(Fault { file, key: key.to_owned(), message: message.into() });
+    }
+
+    /// A fault that something is missing, which it is only if nothing is left out.
+    fn dangling(&mut self, file: usize, key: &str, message: impl Into<String>) {
+        if self.complete {
+            self.fault(file, key, message);
+        }
     }
 
     /// Notes a definition; defining one name twice is a fault that names both files.
     fn define(&mut self, seen: &mut BTreeMap<String, usize>, file: usize, what: &str, name: &str) {
         if let Some(first) = seen.insert(name.to_owned(), file) {
             let first = self.files.get(first).map_or_else(String::new, |(name, _)| name.clone());
-            self.fault(file, &format!("{what}.{name}"), format!("is defined in {first} already: keep one of the two"));
+            self.fault(
+                file,
+                &format!("{what}.{name}"),
+                format!("is defined in {first} already: keep one of the two"),
+            );
         }
     }
 
@@ -151,22 +171,33 @@ impl Compiler<'_> {
                 let key = format!("people.{name}.slack");
                 self.define(&mut seen, file, "people", name);
                 if name.contains([':', '/']) {
-                    self.fault(file, &format!("people.{name}"), "must not contain ':' or '/': those mark accounts");
+                    self.fault(
+                        file,
+                        &format!("people.{name}"),
+                        "must not contain ':' or '/': those mark accounts",
+                    );
                 }
                 let mut accounts = Vec::new();
                 for text in &person.slack {
-                    let Some(account) = Account::parse(Platform::Slack, text) else {
-                        self.fault(file, &key, format!("'{text}' is not an account: write \"installation/U…\""));
-                        continue;
-                    };
-                    self.known_installation(file, &key, &account.installation);
-                    if let Some(other) = owners.insert(account.clone(), name.clone()).filter(|other| other != name) {
-                        self.fault(file, &key, format!("'{text}' is {other}'s account already: a person is one person"));
+                    let wanted = "an account: write \"installation/U…\", with the member id";
+                    let Some(account) = self.account(file, &key, text, &['U', 'W'], wanted) else { continue };
+                    if let Some(other) =
+                        owners.insert(account.clone(), name.clone()).filter(|other| other != name)
+                    {
+                        self.fault(
+                            file,
+                            &key,
+                            format!("'{text}' is {other}'s account already: a person is one person"),
+                        );
                     }
                     accounts.push(account);
                 }
                 if person.slack.is_empty() {
-                    self.fault(file, &format!("people.{name}"), "has no account: add slack = [\"installation/U…\"]");
+                    self.fault(
+                        file,
+                        &format!("people.{name}"),
+                        "has no account: add slack = [\"installation/U…\"]",
+                    );
                 }
                 all.insert(Person::new(name.clone()), accounts);
             }
@@ -176,7 +207,7 @@ impl Compiler<'_> {
 
     fn known_installation(&mut self, file: usize, key: &str, installation: &Installation) {
         if !self.known.slack.contains(installation) {
-            self.fault(file, key, format!("no [slack.{installation}] is configured"));
+            self.fault(file, key, format!("there is no installation '{installation}': add [slack.{installation}] to the server's configuration"));
         }
     }
 
@@ -206,18 +237,15 @@ impl Compiler<'_> {
         let key = format!("groups.{name}.people");
         for person in &group.people {
             if !people.contains_key(&Person::new(person.clone())) {
-                self.fault(file, &key, format!("'{person}' is nobody: add [people.{person}]"));
+                self.dangling(file, &key, format!("'{person}' is nobody: add [people.{person}]"));
             }
         }
         let key = format!("groups.{name}.slack_usergroups");
         let mut usergroups = Vec::new();
         for text in &group.slack_usergroups {
-            match Account::parse(Platform::Slack, text) {
-                Some(account) if account.user.starts_with('S') => {
-                    self.known_installation(file, &key, &account.installation);
-                    usergroups.push((account.installation, account.user));
-                }
-                _ => self.fault(file, &key, format!("'{text}' is not a user group: write \"installation/S…\"")),
+            let wanted = "a user group: write \"installation/S…\", with the user group's id";
+            if let Some(account) = self.account(file, &key, text, &['S'], wanted) {
+                usergroups.push((account.installation, account.user));
             }
         }
         let mut members: Vec<_> = group.people.iter().cloned().map(Person::new).collect();
@@ -225,212 +253,12 @@ impl Compiler<'_> {
         members.dedup();
         Group { people: members, slack_usergroups: usergroups }
     }
-
-    fn rules(
-        &mut self,
-        thresholds: &BTreeMap<String, f64>,
-        groups: &BTreeMap<GroupName, Group>,
-    ) -> (Vec<Rule>, GlobSet, Vec<usize>) {
-        let mut seen = BTreeMap::new();
-        let mut rules: Vec<(Rule, Vec<globset::Glob>)> = Vec::new();
-        for (file, (_, definition)) in self.files.iter().enumerate() {
-            for rule in &definition.rules {
-                self.define(&mut seen, file, "rules", &rule.name);
-                let globs = self.globs(file, rule);
-                rules.push((self.rule(file, rule, thresholds, groups), globs));
-            }
-        }
-        // In the order of their names: file order and rule order decide nothing.
-        rules.sort_by(|a, b| a.0.name.cmp(&b.0.name));
-        let (mut builder, mut owners) = (GlobSetBuilder::new(), Vec::new());
-        for (index, (_, globs)) in rules.iter().enumerate() {
-            for glob in globs {
-                builder.add(glob.clone());
-                owners.push(index);
-            }
-        }
-        let matcher = builder.build().unwrap_or_else(|_| {
-            self.fault(0, "rules", "the tools of all rules together are too large to be compiled");
-            GlobSet::empty()
-        });
-        (rules.into_iter().map(|(rule, _)| rule).collect(), matcher, owners)
-    }
-
-    fn globs(&mut self, file: usize, rule: &RuleDefinition) -> Vec<globset::Glob> {
-        let key = format!("rules.{}.tools", rule.name);
-        if rule.tools.is_empty() {
-            self.fault(file, &key, "is empty: name tools as \"upstream/tool\"; '*' stands for any text without '/'");
-        }
-        let mut globs = Vec::new();
-        for pattern in &rule.tools {
-            let upstream = pattern.split_once('/').map(|(upstream, _)| upstream);
-            match upstream {
-                None => self.fault(file, &key, format!("'{pattern}' names no upstream: write \"upstream/tool\"")),
-                Some(upstream)
-                    if !upstream.contains(['*', '?', '[', '{'])
-                        && !self.known.upstreams.contains(&UpstreamName::from(upstream)) =>
-                {
-                    self.fault(file, &key, format!("'{pattern}': this tenant has no upstream '{upstream}'"));
-                }
-                Some(_) => {}
-            }
-            match GlobBuilder::new(pattern).literal_separator(true).build() {
-                Ok(glob) => globs.push(glob),
-                Err(_) => self.fault(file, &key, format!("'{pattern}' is not a glob")),
-            }
-        }
-        globs
-    }
-
-    fn rule(
-        &mut self,
-        file: usize,
-        rule: &RuleDefinition,
-        thresholds: &BTreeMap<String, f64>,
-        groups: &BTreeMap<GroupName, Group>,
-    ) -> Rule {
-        let when = rule.when.as_ref().and_then(|source| match Expression::parse(source) {
-            Ok(expression) => Some(expression),
-            Err(message) => {
-                self.fault(file, &format!("rules.{}.when", rule.name), message);
-                None
-            }
-        });
-        let named = named_thresholds(rule);
-        for name in named.iter().filter(|name| !thresholds.contains_key(*name)) {
-            self.fault(file, &format!("rules.{}", rule.name), format!("uses thresholds.{name}, which [thresholds] does not have"));
-        }
-        let effect = match &rule.effect {
-            EffectDefinition::Allow => Effect::Allow,
-            EffectDefinition::Deny => Effect::Deny,
-            EffectDefinition::RequireApproval(approval) => {
-                match self.approval(file, &rule.name, approval, thresholds, groups) {
-                    Some(approval) => Effect::RequireApproval(Box::new(approval)),
-                    None => Effect::Deny,
-                }
-            }
-        };
-        let named = if dynamic_thresholds(rule) { thresholds.keys().cloned().collect() } else { named };
-        Rule {
-            name: RuleName::new(rule.name.clone()),
-            when,
-            effect,
-            source: serde_json::to_value(rule).unwrap_or_default(),
-            thresholds: named,
-        }
-    }
-
-    fn approval(
-        &mut self,
-        file: usize,
-        rule: &str,
-        definition: &ApprovalDefinition,
-        thresholds: &BTreeMap<String, f64>,
-        groups: &BTreeMap<GroupName, Group>,
-    ) -> Option<Approval> {
-        let key = |key: &str| format!("rules.{rule}.{key}");
-        let mut approvers = Vec::new();
-        if definition.approvers.is_empty() {
-            self.fault(file, &key("approvers"), "is empty: write approvers = [{ group = \"…\", count = 1 }]");
-        }
-        for (name, count) in &definition.approvers {
-            let group = groups.get(&GroupName::new(name.clone()));
-            match group {
-                None => self.fault(file, &key("approvers"), format!("there is no group '{name}': add [groups.{name}]")),
-                Some(_) if *count == 0 => self.fault(file, &key("approvers"), "count must be at least 1"),
-                Some(group) if group.slack_usergroups.is_empty() && group.people.len() < *count as usize => self.fault(
-                    file,
-                    &key("approvers"),
-                    format!("asks for {count} of {name}, which has {} people: nobody could ever meet it", group.people.len()),
-                ),
-                Some(_) => {}
-            }
-            approvers.push(ApproverCount { count: *count, group: GroupName::new(name.clone()) });
-        }
-        approvers.sort_by(|a, b| a.group.cmp(&b.group));
-        let post_to = self.places(file, &key("post_to"), &definition.post_to);
-        if !EXPIRES.contains(&definition.expires) {
-            self.fault(file, &key("expires"), "must be from 10s to 24h");
-        }
-        if !REDEEM_WITHIN.contains(&definition.redeem_within) {
-            self.fault(file, &key("redeem_within"), "must be from 1s to 1h");
-        }
-        let names = thresholds.keys().map(String::as_str).collect();
-        let templates = match PreviewTemplates::compile(&definition.preview, &names) {
-            Ok(templates) => templates,
-            Err(faults) => {
-                for (template, message) in faults {
-                    self.fault(file, &key(&format!("preview.{template}")), message);
-                }
-                return None;
-            }
-        };
-        Some(Approval {
-            risk: definition.risk,
-            requirement: Requirement {
-                approvers,
-                separate_proposer: definition.separate_proposer,
-                step_up: None,
-                escalate: None,
-                second_look_s: None,
-            },
-            post_to,
-            expires: definition.expires,
-            redeem_within: definition.redeem_within,
-            templates: Arc::new(templates),
-        })
-    }
-
-    fn places(&mut self, file: usize, key: &str, written: &[String]) -> Vec<Place> {
-        if written.is_empty() {
-            self.fault(file, key, "is empty, and nobody could be asked: write post_to = [\"slack:installation/C…\"]");
-        }
-        let mut places = Vec::new();
-        for text in written {
-            match Place::parse(text) {
-                Some(place) if place.platform == Platform::Slack => {
-                    self.known_installation(file, key, &place.installation);
-                    places.push(place);
-                }
-                Some(_) => self.fault(file, key, format!("'{text}': Discord is not available in this version")),
-                None => self.fault(file, key, format!("'{text}' is not a place: write \"slack:installation/C…\"")),
-            }
-        }
-        places
-    }
 }
 
-/// The text of a rule that may name thresholds.
-fn texts(rule: &RuleDefinition) -> Vec<&str> {
-    let mut texts: Vec<&str> = rule.when.as_deref().into_iter().collect();
-    if let EffectDefinition::RequireApproval(approval) = &rule.effect {
-        texts.extend(approval.preview.entries().into_iter().filter_map(|(_, template)| template));
-    }
-    texts
-}
-
-/// The members of `thresholds` that a rule names.
-fn named_thresholds(rule: &RuleDefinition) -> Vec<String> {
-    let mut names = BTreeSet::new();
-    for text in texts(rule) {
-        for (at, word) in text.match_indices("thresholds.") {
-            let before = text[..at].chars().next_back();
-            if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '.') {
-                continue;
-            }
-            let name: String = text[at + word.len()..]
-                .chars()
-                .take_while(|c| c.is_alphanumeric() || *c == '_')
-                .collect();
-            names.insert(name);
-        }
-    }
-    names.into_iter().collect()
-}
-
-/// Whether a rule reaches thresholds in a way that does not name them: then it depends on all of them.
-fn dynamic_thresholds(rule: &RuleDefinition) -> bool {
-    texts(rule).iter().any(|text| text.matches("thresholds").count() > text.matches("thresholds.").count())
+/// Whether a text is an id of Slack's: one of these letters, then capitals and digits.
+fn is_id(text: &str, kinds: &[char]) -> bool {
+    let rest = text.strip_prefix(kinds).unwrap_or_default();
+    !rest.is_empty() && rest.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit())
 }
 
 #[cfg(test)]

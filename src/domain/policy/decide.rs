@@ -1,8 +1,11 @@
 //! Decides over a call: all matching rules together, the strictest wins, the order of rules and files decides nothing.
 
+use std::cell::OnceCell;
+
 use serde_json::{Map, Value, json};
 
 use super::compile::{Approval, Effect, Rule};
+use super::expression::Facts;
 use super::{Allowed, CallFacts, Decision, Gate, Policy};
 use crate::domain::digest::PolicyVersion;
 use crate::domain::ids::{ToolName, UpstreamName};
@@ -21,6 +24,7 @@ pub enum Offer {
 impl Policy {
     /// What must happen to a call.
     pub fn decide(&self, call: &CallFacts<'_>) -> Decision {
+        let facts = OnceCell::new();
         let matching: Vec<&Rule> = self
             .naming(call.upstream, call.tool)
             .into_iter()
@@ -28,7 +32,7 @@ impl Policy {
                 None => true,
                 // What can't be evaluated counts against the call.
                 Some(when) => when
-                    .holds(&self.tenant, &self.thresholds, call)
+                    .holds(facts.get_or_init(|| Facts::of(&self.tenant, &self.thresholds, call)))
                     .unwrap_or(!matches!(rule.effect, Effect::Allow)),
             })
             .collect();
@@ -74,7 +78,13 @@ impl Policy {
     }
 
     /// The rules whose `tools` name this tool, in the order of their names.
+    ///
+    /// None names a tool that ends in `..`: the set of patterns takes names for paths of files, where that is no name
+    /// of a file, and would leave out rules that deny.
     fn naming(&self, upstream: &UpstreamName, tool: &ToolName) -> Vec<&Rule> {
+        if tool.as_str().rsplit('/').next() == Some("..") {
+            return Vec::new();
+        }
         let mut indices: Vec<usize> = self
             .matcher
             .matches(format!("{upstream}/{tool}"))

@@ -20,7 +20,7 @@ use super::ids::{AgentName, GroupName, Installation, Person, RuleName, Tenant, T
 use super::place::{Account, Place};
 use super::requirement::Requirement;
 
-pub use compile::{Fault, Known, compile};
+pub use compile::{Fault, Known, certain_faults, compile};
 pub use decide::Offer;
 pub use definition::*;
 pub use template::PreviewTemplates;

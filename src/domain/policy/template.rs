@@ -2,24 +2,30 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use minijinja::value::Value as Jinja;
-use minijinja::{Environment, Error, Output, State, UndefinedBehavior};
-use serde_json::Value;
+use minijinja::value::{Serde, Value as Jinja};
+use minijinja::{Environment, Error, ErrorKind, Output, State, UndefinedBehavior};
+use serde_json::{Map, Value, json};
 
+use super::expression::Named;
 use super::{Gate, PreviewDefinition};
 use crate::domain::call::Arguments;
 use crate::domain::preview::{Preview, lay_out, text_warnings};
 use crate::domain::visible::visible;
 
-/// Steps that one template may take; arguments can't make a preview endless.
+/// What one template may spend on steps and on text; arguments can't make a preview endless.
 const FUEL: u64 = 50_000;
 
 /// The names that a template may begin with.
 const ROOTS: [&str; 2] = ["args", "thresholds"];
 
+/// What stands for a template that the arguments made fail.
+const FAILED: &str = "(could not be rendered)";
+
 /// The compiled templates of one rule's `[rules.preview]`.
 pub struct PreviewTemplates {
     environment: Environment<'static>,
+    named: Vec<(&'static str, Named)>,
+    thresholds: Named,
 }
 
 impl std::fmt::Debug for PreviewTemplates {
@@ -29,46 +35,83 @@ impl std::fmt::Debug for PreviewTemplates {
 }
 
 impl PreviewTemplates {
-    /// Compiles; the errors are for the policy's author, each with its key.
-    pub(super) fn compile(
-        definition: &PreviewDefinition,
-        thresholds: &BTreeSet<&str>,
-    ) -> Result<Self, Vec<(&'static str, String)>> {
+    /// Compiles; the faults are for the policy's author, each with its key.
+    pub(super) fn compile(definition: &PreviewDefinition) -> (Self, Vec<(&'static str, String)>) {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Chainable);
         environment.set_formatter(format);
         environment.set_fuel(Some(FUEL));
+        let mut templates = Self { environment, named: Vec::new(), thresholds: Named::default() };
         let mut faults = Vec::new();
         for (key, template) in definition.entries() {
-            let Some(template) = template else { continue };
-            if environment.add_template_owned(key, template.to_owned()).is_err() {
-                faults.push((key, "is not a template; for example: Refund order {{ args.order_id }}".to_owned()));
-                continue;
-            }
-            let Ok(compiled) = environment.get_template(key) else { continue };
-            let mut unknown = BTreeSet::new();
-            for path in compiled.undeclared_variables(true) {
-                let mut parts = path.split('.');
-                let (root, member) = (parts.next().unwrap_or_default(), parts.next());
-                if !ROOTS.contains(&root) {
-                    unknown.insert(format!("{root} (known are {})", ROOTS.join(" and ")));
-                } else if root == "thresholds" && member.is_some_and(|name| !thresholds.contains(name)) {
-                    unknown.insert(format!("{path}, which [thresholds] does not have"));
-                }
-            }
-            if !unknown.is_empty() {
-                let names: Vec<_> = unknown.into_iter().collect();
-                faults.push((key, format!("uses {}", names.join(", "))));
+            if let Some(template) = template
+                && let Err(message) = templates.add(key, template.trim())
+            {
+                faults.push((key, message));
             }
         }
-        if faults.is_empty() { Ok(Self { environment }) } else { Err(faults) }
+        (templates, faults)
     }
 
-    fn render(&self, key: &str, context: &Jinja) -> Option<String> {
-        let template = self.environment.get_template(key).ok()?;
-        let rendered = template.render(context).unwrap_or_else(|_| "(could not be rendered)".to_owned());
-        Some(visible(rendered.trim()))
+    fn add(&mut self, key: &'static str, template: &str) -> Result<(), String> {
+        if template.is_empty() {
+            return Err("is empty: say it, or remove the key".to_owned());
+        }
+        self.environment
+            .add_template_owned(key, template.to_owned())
+            .map_err(|_| "is not a template; for example: Refund order {{ args.order_id }}".to_owned())?;
+        let compiled = self.environment.get_template(key).map_err(|_| "is not a template".to_owned())?;
+        let (mut unknown, mut named) = (BTreeSet::new(), Named::default());
+        for path in compiled.undeclared_variables(true) {
+            let (root, member) = path.split_once('.').unwrap_or((&path, ""));
+            match (root, member.split('.').next().unwrap_or_default()) {
+                ("thresholds", "") => named.any = true,
+                ("thresholds", member) => _ = named.members.insert(member.to_owned()),
+                (root, _) if ROOTS.contains(&root) => {}
+                (root, _) => _ = unknown.insert(root.to_owned()),
+            }
+        }
+        self.thresholds.add(&named);
+        self.named.push((key, named));
+        if !unknown.is_empty() {
+            let unknown: Vec<_> = unknown.into_iter().collect();
+            return Err(format!("uses {}; known are {}", unknown.join(", "), ROOTS.join(" and ")));
+        }
+        // The engine finds a filter or a test that there is not when it gets to it, and so late would be too late.
+        let empty = context(&Map::new(), &BTreeMap::new());
+        if let Err(error) = compiled.render(&empty)
+            && let ErrorKind::UnknownFilter
+            | ErrorKind::UnknownTest
+            | ErrorKind::UnknownFunction
+            | ErrorKind::UnknownMethod = error.kind()
+        {
+            return Err(format!(
+                "can't be rendered: {}",
+                error.detail().unwrap_or("something in it is unknown")
+            ));
+        }
+        Ok(())
     }
+
+    /// The thresholds that all templates together depend on.
+    pub(super) fn thresholds(&self) -> &Named {
+        &self.thresholds
+    }
+
+    /// The thresholds that each template depends on.
+    pub(super) fn named(&self) -> &[(&'static str, Named)] {
+        &self.named
+    }
+
+    /// Renders a template; `None` where the rule has none of this key.
+    fn render(&self, key: &str, context: &Jinja) -> Option<Result<String, Error>> {
+        let template = self.environment.get_template(key).ok()?;
+        Some(template.render(context))
+    }
+}
+
+fn context(arguments: &Map<String, Value>, thresholds: &BTreeMap<String, f64>) -> Jinja {
+    Jinja::from(Serde(json!({ "args": arguments, "thresholds": whole(thresholds) })))
 }
 
 /// An absent value is told, not left blank; nothing is escaped, since nothing here is markup.
@@ -84,24 +127,40 @@ fn format(out: &mut Output<'_>, _: &mut State<'_, '_>, value: &Jinja) -> Result<
 }
 
 impl Gate {
-    /// Renders what people are shown. Never fails: an absent value is `(not given)`. Of several rules' templates, the
-    /// first rule that has one gives it.
+    /// Renders what people are shown. Never fails: an absent value is `(not given)`, an empty text `(empty)`, and a
+    /// template that the arguments make fail is told as such, with a warning. Of several rules' templates, the first
+    /// rule that has one gives it. Nothing is cut: [`Preview::check_size`] is the caller's.
     pub fn preview(&self, arguments: &Arguments, thresholds: &BTreeMap<String, f64>, tool: &str) -> Preview {
-        let context = Jinja::from(minijinja::value::Serde(serde_json::json!({ "args": arguments.value(), "thresholds": whole(thresholds) })));
-        let render = |key: &str| self.templates.iter().find_map(|templates| templates.render(key, &context));
         let canonical = String::from_utf8_lossy(arguments.canonical());
+        // The canonical form's numbers, so that templates and the arguments below them spell a number alike.
+        let values = serde_json::from_str(&canonical).unwrap_or_else(|_| arguments.value().clone());
+        let context = context(&values, thresholds);
+        let mut failed = false;
+        let mut render = |key: &str| {
+            let rendered = self.templates.iter().find_map(|templates| templates.render(key, &context))?;
+            failed |= rendered.is_err();
+            let text = visible(rendered.as_deref().unwrap_or(FAILED));
+            Some(if text.trim().is_empty() { "(empty)".to_owned() } else { text })
+        };
+        let title = render("title").unwrap_or_else(|| visible(&format!("Call {tool}")));
+        let (target, effect, impact) = (render("target"), render("effect"), render("impact"));
+        let (data_out, reversible) = (render("data_out"), render("reversible"));
         let mut texts = Vec::new();
-        collect(&Value::Object(arguments.value().clone()), &mut texts);
+        collect(&Value::Object(values), &mut texts);
         texts.push(tool.to_owned());
+        let mut warnings = text_warnings(texts.iter().map(String::as_str));
+        if failed {
+            warnings.push("A part of this preview could not be rendered from these arguments.".to_owned());
+        }
         Preview {
-            title: render("title").unwrap_or_else(|| visible(&format!("Call {tool}"))),
-            target: render("target"),
-            effect: render("effect"),
-            impact: render("impact"),
-            data_out: render("data_out"),
-            reversible: render("reversible").unwrap_or_else(|| "not stated".to_owned()),
+            title,
+            target,
+            effect,
+            impact,
+            data_out,
+            reversible: reversible.unwrap_or_else(|| "not stated".to_owned()),
             arguments: lay_out(&canonical),
-            warnings: text_warnings(texts.iter().map(String::as_str)),
+            warnings,
         }
     }
 }
@@ -125,3 +184,6 @@ fn collect(value: &Value, texts: &mut Vec<String>) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests;

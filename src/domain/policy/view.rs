@@ -65,5 +65,11 @@ fn view(rule: &Rule) -> RuleView {
             }),
         ),
     };
-    RuleView { name: rule.name.to_string(), tools: tools.unwrap_or_default(), when: text("when"), decision, approval }
+    RuleView {
+        name: rule.name.to_string(),
+        tools: tools.unwrap_or_default(),
+        when: text("when"),
+        decision,
+        approval,
+    }
 }

@@ -44,18 +44,18 @@ mod tests {
         Some((upstream.as_str().to_owned(), tool.as_str().to_owned()))
     }
 
-    fn pair(upstream: &str, tool: &str) -> Option<(String, String)> {
-        Some((upstream.to_owned(), tool.to_owned()))
+    fn pair(upstream: &str, tool: &str) -> (String, String) {
+        (upstream.to_owned(), tool.to_owned())
     }
 
     #[test]
     fn a_prefixed_name_is_divided_at_the_first_separator() {
-        assert_eq!(resolved("shop__refund_order"), pair("shop", "refund_order"));
-        assert_eq!(resolved("shop__a__b"), pair("shop", "a__b"));
-        assert_eq!(resolved("shop___a"), pair("shop", "_a"));
+        assert_eq!(resolved("shop__refund_order"), Some(pair("shop", "refund_order")));
+        assert_eq!(resolved("shop__a__b"), Some(pair("shop", "a__b")));
+        assert_eq!(resolved("shop___a"), Some(pair("shop", "_a")));
         assert_eq!(resolved("refund_order"), None);
         assert_eq!(resolved("undersign_approval"), None);
-        assert_eq!(resolved(" shop__x"), pair(" shop", "x"));
+        assert_eq!(resolved(" shop__x"), Some(pair(" shop", "x")));
     }
 
     #[test]

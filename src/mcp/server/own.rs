@@ -93,21 +93,21 @@ fn tool(name: &'static str, description: &'static str, properties: Value) -> Too
 mod tests {
     use super::*;
 
-    fn asked(name: &str, arguments: Value) -> Option<Ask> {
+    fn asked(name: &str, arguments: &Value) -> Option<Ask> {
         ask(name, arguments.as_object())
     }
 
-    fn approval(seconds: f64) -> Option<Ask> {
-        Some(Ask::Approval { action_id: "x".to_owned(), wait: Duration::from_secs_f64(seconds) })
+    fn approval(seconds: f64) -> Ask {
+        Ask::Approval { action_id: "x".to_owned(), wait: Duration::from_secs_f64(seconds) }
     }
 
     #[test]
     fn the_wait_has_a_default_and_a_limit() {
-        assert_eq!(asked(APPROVAL, json!({"action_id": "x"})), approval(25.0));
-        assert_eq!(asked(APPROVAL, json!({"action_id": "x", "wait_seconds": null})), approval(25.0));
-        assert_eq!(asked(APPROVAL, json!({"action_id": "x", "wait_seconds": 0})), approval(0.0));
-        assert_eq!(asked(APPROVAL, json!({"action_id": "x", "wait_seconds": 1.5})), approval(1.5));
-        assert_eq!(asked(APPROVAL, json!({"action_id": "x", "wait_seconds": 1e300})), approval(50.0));
+        assert_eq!(asked(APPROVAL, &json!({"action_id": "x"})), Some(approval(25.0)));
+        assert_eq!(asked(APPROVAL, &json!({"action_id": "x", "wait_seconds": null})), Some(approval(25.0)));
+        assert_eq!(asked(APPROVAL, &json!({"action_id": "x", "wait_seconds": 0})), Some(approval(0.0)));
+        assert_eq!(asked(APPROVAL, &json!({"action_id": "x", "wait_seconds": 1.5})), Some(approval(1.5)));
+        assert_eq!(asked(APPROVAL, &json!({"action_id": "x", "wait_seconds": 1e300})), Some(approval(50.0)));
     }
 
     #[test]
@@ -118,10 +118,10 @@ mod tests {
             json!({"action_id": "x", "wait_seconds": "5"}),
             json!({"action_id": "x", "wait_seconds": -1}),
         ] {
-            assert_eq!(asked(APPROVAL, arguments), Some(Ask::Unreadable));
+            assert_eq!(asked(APPROVAL, &arguments), Some(Ask::Unreadable));
         }
         assert_eq!(ask(CANCEL, None), Some(Ask::Unreadable));
-        assert_eq!(asked("refund", json!({"action_id": "x"})), None);
+        assert_eq!(asked("refund", &json!({"action_id": "x"})), None);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::UpstreamConfig;
 use super::connection::{Connection, ListFault};
 use super::outcome::{self, Answer};
+use super::sharing::Sharing;
 use crate::app::ports::{Relayed, Sending, Upstream, UpstreamDown};
 use crate::domain::call::ToolDefinition;
 use crate::domain::ids::ToolName;
@@ -43,13 +44,14 @@ pub struct HttpUpstream {
     headers: HashMap<HeaderName, HeaderValue>,
     timeout: Duration,
     connection: Mutex<Option<Arc<Connection>>>,
+    lists: Sharing<Vec<ToolDefinition>>,
 }
 
 /// One `tools/call`.
-struct Call<'a> {
-    tool: &'a ToolName,
-    arguments: &'a Map<String, Value>,
-    idempotency_key: Option<&'a str>,
+pub(super) struct Call<'a> {
+    pub(super) tool: &'a ToolName,
+    pub(super) arguments: &'a Map<String, Value>,
+    pub(super) idempotency_key: Option<&'a str>,
 }
 
 /// What one attempt came to.
@@ -57,7 +59,7 @@ enum Attempt {
     /// Nothing was sent.
     NotSent,
     /// The call was or may have been sent.
-    Sent(Answer),
+    Sent(Box<Answer>),
 }
 
 impl HttpUpstream {
@@ -73,6 +75,7 @@ impl HttpUpstream {
             headers: headers.collect(),
             timeout: config.timeout,
             connection: Mutex::new(None),
+            lists: Sharing::new(),
         }
     }
 
@@ -147,7 +150,30 @@ impl HttpUpstream {
                 return Attempt::NotSent;
             }
         }
-        Attempt::Sent(answer)
+        Attempt::Sent(Box::new(answer))
+    }
+
+    /// Connects as often as the limit allows, and sends once.
+    pub(super) async fn send_once(&self, call: &Call<'_>, time_limit: Duration) -> Outcome {
+        let deadline = Instant::now() + time_limit;
+        let mut pauses = PAUSES.into_iter();
+        loop {
+            if let Attempt::Sent(answer) = self.attempt(call, deadline).await {
+                return outcome::executed(*answer);
+            }
+            match pauses.next().map(|pause| Instant::now() + pause) {
+                Some(next) if next < deadline => sleep_until(next).await,
+                _ => return Outcome::Failed { detail: FailureDetail::NotSent, result: None },
+            }
+        }
+    }
+
+    /// One attempt, for a call that policy allows.
+    pub(super) async fn relay_once(&self, call: &Call<'_>) -> Relayed {
+        match self.attempt(call, Instant::now() + self.timeout).await {
+            Attempt::NotSent => Relayed::Unavailable,
+            Attempt::Sent(answer) => outcome::relayed(*answer),
+        }
     }
 }
 
@@ -161,7 +187,7 @@ async fn send(connection: &Connection, call: &Call<'_>, time_limit: Duration) ->
         meta.0.0.insert(IDEMPOTENCY_KEY.to_owned(), Value::from(key));
         options = options.with_meta(meta);
     }
-    let request = ClientRequest::CallToolRequest(CallToolRequest::new(parameters).into());
+    let request = ClientRequest::CallToolRequest(CallToolRequest::new(parameters));
     connection.peer().send_cancellable_request(request, options).await?.await_response().await
 }
 
@@ -169,15 +195,11 @@ async fn send(connection: &Connection, call: &Call<'_>, time_limit: Duration) ->
 impl Upstream for HttpUpstream {
     async fn tools(&self) -> Result<Vec<ToolDefinition>, UpstreamDown> {
         let deadline = Instant::now() + self.timeout.min(LONGEST_LIST);
-        timeout_at(deadline, self.list()).await.ok().flatten().ok_or(UpstreamDown)
+        timeout_at(deadline, self.lists.ask(self.list())).await.ok().flatten().ok_or(UpstreamDown)
     }
 
     async fn relay(&self, _permit: &Allowed, tool: &ToolName, arguments: Map<String, Value>) -> Relayed {
-        let call = Call { tool, arguments: &arguments, idempotency_key: None };
-        match self.attempt(&call, Instant::now() + self.timeout).await {
-            Attempt::NotSent => Relayed::Unavailable,
-            Attempt::Sent(answer) => outcome::relayed(answer),
-        }
+        self.relay_once(&Call { tool, arguments: &arguments, idempotency_key: None }).await
     }
 
     async fn execute(&self, sending: &Sending) -> Outcome {
@@ -187,22 +209,5 @@ impl Upstream for HttpUpstream {
             idempotency_key: Some(sending.idempotency_key()),
         };
         self.send_once(&call, sending.time_limit()).await
-    }
-}
-
-impl HttpUpstream {
-    /// Connects as often as the limit allows, and sends once.
-    async fn send_once(&self, call: &Call<'_>, time_limit: Duration) -> Outcome {
-        let deadline = Instant::now() + time_limit;
-        let mut pauses = PAUSES.into_iter();
-        loop {
-            if let Attempt::Sent(answer) = self.attempt(call, deadline).await {
-                return outcome::executed(answer);
-            }
-            match pauses.next().map(|pause| Instant::now() + pause) {
-                Some(next) if next < deadline => sleep_until(next).await,
-                _ => return Outcome::Failed { detail: FailureDetail::NotSent, result: None },
-            }
-        }
     }
 }

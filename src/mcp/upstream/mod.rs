@@ -7,6 +7,7 @@
 mod connection;
 mod http;
 mod outcome;
+mod sharing;
 mod tap;
 
 use std::time::Duration;

@@ -1,0 +1,188 @@
+//! What goes wrong around the path: platforms that refuse or stay silent, clients that hang up, a database that is away.
+
+mod harness;
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use harness::{BEN, BOT_KEY, CHANNEL, CYD, World, refund};
+use serde_json::json;
+use undersign::demo::slack::Fault;
+
+#[tokio::test]
+async fn a_busy_platform_gets_the_card_later_and_once() {
+    let world = World::start().await;
+    world.slack.fail("chat.postMessage", 2, &Fault::RateLimited(1));
+    let parked = world.agent(BOT_KEY).call("refund_order", refund()).await;
+    assert_eq!(parked.code(), "approval_pending");
+    world.card().await;
+    world.wait_audit("posted", 1).await;
+    assert_eq!(world.slack.messages(CHANNEL).len(), 1);
+    world.finish().await;
+}
+
+/// The answer to a post is lost. Another card goes out; both name one action, and both tell how it ended.
+#[tokio::test]
+async fn a_post_whose_answer_is_lost_may_show_twice_and_decides_once() {
+    for fault in [Fault::DropAfter, Fault::GarbageAfter, Fault::ErrorAfter("fatal_error".to_owned())] {
+        let world = World::start().await;
+        world.slack.fail("chat.postMessage", 1, &fault);
+        let parked = world.agent(BOT_KEY).call("refund_order", refund()).await;
+        let id = parked.action_id();
+        world.wait_audit("posted", 1).await;
+        let cards = world.slack.messages(CHANNEL);
+        assert_eq!(cards.len(), 2, "{fault:?}");
+        // The first card, whose message nobody told us of, works as well.
+        assert_eq!(world.press(BEN, &cards[0], "undersign_approve").await, StatusCode::OK);
+        let granted = world.agent(BOT_KEY).approval(&id, 30).await;
+        assert_eq!(granted.code(), "approval_granted", "{fault:?}");
+        for card in &cards {
+            world
+                .card_where(|shown| shown.ts == card.ts && shown.as_text().contains("Waiting for the agent"))
+                .await;
+        }
+        assert_eq!(world.press_stale(CYD, &cards[1], "undersign_approve").await, StatusCode::OK);
+        assert!(world.note_to(CYD).await.contains("approved already"));
+        assert_eq!(world.audit("voted").await.len(), 1);
+        world.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn a_card_that_no_platform_takes_is_undeliverable_at_once() {
+    for error in ["channel_not_found", "is_archived", "token_revoked", "invalid_blocks"] {
+        let world = World::start().await;
+        world.slack.fail("chat.postMessage", 10, &Fault::Error(error.to_owned()));
+        let parked = world.agent(BOT_KEY).call("refund_order", refund()).await;
+        let told = world.agent(BOT_KEY).approval(&parked.action_id(), 30).await;
+        assert_eq!(told.code(), "undeliverable", "{error}");
+        assert!(told.text().contains("tell the user"), "{}", told.text());
+        assert_eq!(world.audit("post_failed").await[0]["error"], error);
+        assert!(world.slack.messages(CHANNEL).is_empty());
+        world.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn a_card_parked_before_a_restart_is_posted_after_it() {
+    let mut world = World::start().await;
+    world.slack.fail("chat.postMessage", 1000, &Fault::Http(503));
+    let parked = world.agent(BOT_KEY).call("refund_order", refund()).await;
+    assert_eq!(parked.code(), "approval_pending");
+    world.slack.recover("chat.postMessage");
+    world.restart().await;
+    let card = world.card().await;
+    assert!(card.text.contains(&parked.action_id()));
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_press_that_was_stored_and_not_decided_is_decided_by_a_worker() {
+    let mut world = World::start().await;
+    let (parked, card) = world.park().await;
+    world.wait_audit("posted", 1).await;
+    let payload = world.slack.click_payload(BEN, CHANNEL, &card.ts, "undersign_approve").unwrap();
+    // As a replica leaves it that dies between storing and deciding.
+    for replica in world.replicas.drain(..) {
+        replica.stop().await;
+    }
+    let press = json!({
+        "callback_id": "left-over", "handle": payload["actions"][0]["value"], "verdict": "approve",
+        "account": {"platform": "slack", "installation": "main", "user": BEN}, "home": harness::TEAM,
+        "channel": CHANNEL, "message": card.ts,
+    });
+    sqlx::query(
+        "INSERT INTO callbacks (platform, installation, callback_id, press, received_at)
+         VALUES ('slack', 'main', 'left-over', $1, clock_timestamp() - interval '5 seconds')",
+    )
+    .bind(press.to_string().into_bytes())
+    .execute(&world.db)
+    .await
+    .unwrap();
+    world.add_replica().await;
+    let granted = world.agent(BOT_KEY).approval(&parked.action_id(), 30).await;
+    assert_eq!(granted.code(), "approval_granted");
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_press_that_cannot_be_stored_is_not_acknowledged() {
+    let world = World::start().await;
+    let (parked, card) = world.park().await;
+    sqlx::raw_sql("ALTER TABLE callbacks RENAME TO elsewhere").execute(&world.db).await.unwrap();
+    assert_eq!(world.press(BEN, &card, "undersign_approve").await, StatusCode::SERVICE_UNAVAILABLE);
+    sqlx::raw_sql("ALTER TABLE elsewhere RENAME TO callbacks").execute(&world.db).await.unwrap();
+    assert_eq!(world.state(&parked.action_id()).await, "pending");
+    assert_eq!(world.press(BEN, &card, "undersign_approve").await, StatusCode::OK);
+    assert_eq!(world.agent(BOT_KEY).approval(&parked.action_id(), 30).await.code(), "approval_granted");
+    world.finish().await;
+}
+
+/// A change whose audit row can't be written is not made.
+#[tokio::test]
+async fn without_an_audit_row_nothing_is_decided_or_executed() {
+    let world = World::start().await;
+    let (action, token) = world.approved().await;
+    sqlx::raw_sql("ALTER TABLE audit_events RENAME TO elsewhere").execute(&world.db).await.unwrap();
+    let agent = world.agent(BOT_KEY);
+    assert_eq!(agent.call_with_token("refund_order", refund(), &token).await.code(), "unavailable");
+    let other = json!({"order_id": "A-17", "amount_cents": 9_000});
+    assert_eq!(agent.call("refund_order", other).await.code(), "unavailable");
+    sqlx::raw_sql("ALTER TABLE elsewhere RENAME TO audit_events").execute(&world.db).await.unwrap();
+    assert_eq!(world.state(&action).await, "approved");
+    assert!(world.shop.ledger().is_empty());
+    let parked: i64 = sqlx::query_scalar("SELECT count(*) FROM actions").fetch_one(&world.db).await.unwrap();
+    assert_eq!(parked, 1);
+    assert_eq!(agent.call_with_token("refund_order", refund(), &token).await.code(), "upstream");
+    world.finish().await;
+}
+
+/// THREATS.md K4: a client that hangs up while a transaction begins must not poison a pooled connection.
+#[tokio::test]
+async fn clients_that_hang_up_leave_no_transaction_open_and_lose_no_write() {
+    let world = World::start().await;
+    let (_, card) = world.park().await;
+    let payload = world.slack.click_payload(BEN, CHANNEL, &card.ts, "undersign_approve").unwrap();
+    for index in 0..200_u64 {
+        let agent = world.agent(BOT_KEY);
+        let arguments = json!({"order_id": "A-17", "amount_cents": 10_000 + index});
+        let mut press = payload.clone();
+        press["actions"][0]["action_ts"] = json!(format!("1.{index:06}"));
+        let request = world.slack.sign(&press, harness::now());
+        let (slack, url) = (world.slack.clone(), world.callback_url(0));
+        let work = tokio::spawn(async move {
+            if index % 2 == 0 {
+                agent.call("refund_order", arguments).await;
+            } else {
+                slack.send(&url, request).await.unwrap();
+            }
+        });
+        // Hang up at a moment that wanders over the whole call.
+        tokio::time::sleep(Duration::from_micros(index * 137 % 12_000)).await;
+        work.abort();
+    }
+    let mut open = -1;
+    for _ in 0..100 {
+        open = sqlx::query_scalar(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                AND state LIKE 'idle in transaction%'",
+        )
+        .fetch_one(&world.db)
+        .await
+        .unwrap();
+        if open == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(open, 0_i64, "a backend was left inside a transaction");
+    let last = json!({"order_id": "A-17", "amount_cents": 99_999});
+    let parked = world.agent(BOT_KEY).call("refund_order", last).await;
+    assert_eq!(parked.code(), "approval_pending");
+    assert_eq!(
+        world.state(&parked.action_id()).await,
+        "pending",
+        "an acknowledged write is visible to everyone"
+    );
+    world.finish().await;
+}
