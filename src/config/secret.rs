@@ -51,7 +51,7 @@ pub(super) fn required(
     environment: &Environment<'_>,
 ) -> Option<SecretString> {
     let value = section.required_as(key, WANTED)?;
-    resolve(section, key, value, rules, environment)
+    resolve(section, key, &value, rules, environment)
 }
 
 /// Reads one secret or a list of two, both of which are valid during a rotation.
@@ -70,19 +70,19 @@ pub(super) fn one_or_two(
         }
         value => vec![value],
     };
-    values.into_iter().filter_map(|value| resolve(section, key, value, rules, environment)).collect()
+    values.iter().filter_map(|value| resolve(section, key, value, rules, environment)).collect()
 }
 
 /// Reads the secret that a value refers to.
 pub(super) fn resolve(
     section: &mut Section<'_>,
     key: &str,
-    value: Value,
+    value: &Value,
     rules: Rules,
     environment: &Environment<'_>,
 ) -> Option<SecretString> {
     let checked =
-        read(&value, environment).and_then(|secret| check(secret.expose_secret(), rules).map(|()| secret));
+        read(value, environment).and_then(|secret| check(secret.expose_secret(), rules).map(|()| secret));
     checked.map_err(|message| section.fault(key, message)).ok()
 }
 
@@ -94,13 +94,13 @@ fn read(value: &Value, environment: &Environment<'_>) -> Result<SecretString, St
         return Err(format!("must be {WANTED}: a secret is never written here itself"));
     };
     match entry(table) {
-        Some(("env", name)) => {
-            environment.variable(name).map(SecretString::from).ok_or_else(|| match is_variable_name(name) {
-                true => format!("the environment variable {name} is not set"),
-                false => "names an environment variable that is not set: a secret itself has no place here"
-                    .to_owned(),
-            })
-        }
+        Some(("env", name)) => environment.variable(name).map(SecretString::from).ok_or_else(|| {
+            if is_variable_name(name) {
+                format!("the environment variable {name} is not set")
+            } else {
+                "names an environment variable that is not set: a secret itself has no place here".to_owned()
+            }
+        }),
         Some(("file", path)) => from_file(&environment.directory().join(path)),
         _ => Err(format!("must be {WANTED}, one of the two")),
     }

@@ -146,7 +146,7 @@ fn agent(
                 key_sha256.push(hash);
             }
             Err(_) => {
-                section.fault("key_sha256", "must be 64 hex digits, as `undersign agent-key` prints them")
+                section.fault("key_sha256", "must be 64 hex digits, as `undersign agent-key` prints them");
             }
         }
     }

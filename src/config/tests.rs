@@ -560,23 +560,6 @@ fn upstream_addresses_are_checked() {
         (good, "https://user@shop.example/mcp"),
         (good, "https://:word@shop.example/mcp"),
         (good, "https://shop.example/mcp#x"),
-        (good, "https://0.0.0.0/mcp"),
-        (good, "https://[::]/mcp"),
-        (good, "https://169.254.169.254/mcp"),
-        (good, "https://2852039166/mcp"),
-        (good, "https://0251.0376.0251.0376/mcp"),
-        (good, "https://0xa9fea9fe/mcp"),
-        (good, "https://[::ffff:169.254.169.254]/mcp"),
-        (good, "https://[::169.254.169.254]/mcp"),
-        (good, "https://[64:ff9b::169.254.169.254]/mcp"),
-        (good, "https://[2002:a9fe:a9fe::]/mcp"),
-        (good, "https://[fe80::1]/mcp"),
-        (good, "https://[ff02::1]/mcp"),
-        (good, "https://[fd00:ec2::254]/mcp"),
-        (good, "https://100.100.100.200/mcp"),
-        (good, "https://metadata.google.internal./mcp"),
-        (good, "http://169.254.169.254/mcp\"\nallow_insecure = true\n#\""),
-        (good, "http://10.0.0.1/mcp\"\nallow_insecure = true\n#\""),
     ]);
     insta::assert_snapshot!(table, @r#"
     https://shop.example/mcp
@@ -621,6 +604,33 @@ fn upstream_addresses_are_checked() {
       -> tenants.acme.upstreams.shop.url: must not hold a user name or password: use headers
     https://shop.example/mcp#x
       -> tenants.acme.upstreams.shop.url: must not have a '#' in it
+    "#);
+}
+
+#[test]
+fn upstreams_are_not_where_metadata_services_hide() {
+    let files = Files::new();
+    let good = "http://127.0.0.1:9001/mcp";
+    let table = files.table(&[
+        (good, "https://0.0.0.0/mcp"),
+        (good, "https://[::]/mcp"),
+        (good, "https://169.254.169.254/mcp"),
+        (good, "https://2852039166/mcp"),
+        (good, "https://0251.0376.0251.0376/mcp"),
+        (good, "https://0xa9fea9fe/mcp"),
+        (good, "https://[::ffff:169.254.169.254]/mcp"),
+        (good, "https://[::169.254.169.254]/mcp"),
+        (good, "https://[64:ff9b::169.254.169.254]/mcp"),
+        (good, "https://[2002:a9fe:a9fe::]/mcp"),
+        (good, "https://[fe80::1]/mcp"),
+        (good, "https://[ff02::1]/mcp"),
+        (good, "https://[fd00:ec2::254]/mcp"),
+        (good, "https://100.100.100.200/mcp"),
+        (good, "https://metadata.google.internal./mcp"),
+        (good, "http://169.254.169.254/mcp\"\nallow_insecure = true\n#\""),
+        (good, "http://10.0.0.1/mcp\"\nallow_insecure = true\n#\""),
+    ]);
+    insta::assert_snapshot!(table, @r#"
     https://0.0.0.0/mcp
       -> tenants.acme.upstreams.shop.url: must not be a link-local, multicast, unspecified or metadata address
     https://[::]/mcp
@@ -675,7 +685,7 @@ fn the_rest_of_an_upstream_is_checked() {
         (url, "url = \"http://127.0.0.1:9001/mcp\"\ntimeout = \"6m\""),
         (url, "url = \"http://127.0.0.1:9001/mcp\"\ntimeout = \"5m\""),
         (url, "url = \"http://127.0.0.1:9001/mcp\"\nenvironment = \"\""),
-        (url, "url = \"http://127.0.0.1:9001/mcp\"\nenvironment = \"pro\u{200b}duction\""),
+        (url, "url = \"http://127.0.0.1:9001/mcp\"\nenvironment = \"prodüction\""),
         (headers, "{ \"Author ization\" = { env = \"SHOP_TOKEN\" } }"),
         (headers, "{ Mcp-Session-Id = { env = \"SHOP_TOKEN\" } }"),
         (headers, "{ X-Key = { env = \"SHOP_TOKEN\" }, x-key = { env = \"SHOP_TOKEN\" } }"),
@@ -710,7 +720,7 @@ fn the_rest_of_an_upstream_is_checked() {
     environment = ""
       -> tenants.acme.upstreams.shop.environment: must be 1 to 64 printable ASCII characters, such as "production"
     url = "http://127.0.0.1:9001/mcp"
-    environment = "pro​duction"
+    environment = "prodüction"
       -> tenants.acme.upstreams.shop.environment: must be 1 to 64 printable ASCII characters, such as "production"
     { "Author ization" = { env = "SHOP_TOKEN" } }
       -> tenants.acme.upstreams.shop.headers.Author ization: is not a header's name

@@ -103,7 +103,7 @@ fn headers(section: &mut Section<'_>, environment: &Environment<'_>) -> BTreeMap
         } else if !seen.insert(lower) {
             section.fault(&key, "is there twice: header names differ in more than case");
         }
-        let Some(secret) = secret::resolve(section, &key, value, Rules::TEXT, environment) else { continue };
+        let Some(secret) = secret::resolve(section, &key, &value, Rules::TEXT, environment) else { continue };
         if http::HeaderValue::try_from(secret.expose_secret()).is_err() {
             section.fault(
                 &key,
