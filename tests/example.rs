@@ -6,10 +6,17 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use serde_json::Value;
+
 fn check(config: &Path, environment: &[(&str, &str)]) -> Output {
+    check_with(config, environment, &[])
+}
+
+fn check_with(config: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_undersign"))
         .args(["check", "--config"])
         .arg(config)
+        .args(arguments)
         .env_clear()
         .envs(environment.iter().copied())
         .output()
@@ -146,27 +153,27 @@ fn faults_of_every_section_come_at_once() {
     undersign.toml: colour: is not a known key: remove it, or correct its spelling
     undersign.toml: server.agents_listen: must be an address and a port, such as "127.0.0.1:8080"
     undersign.toml: server.hold: is not available in this version: remove it, or write "0s"
-    undersign.toml: database.url: must be { file = "…" } or { env = "…" }; a secret is never written here itself
-    undersign.toml: token_keys[0].secret: is too short: it must have at least 32 bytes
+    undersign.toml: database.url: must be { file = "…" } or { env = "…" }: a secret is never written here itself
+    undersign.toml: token_keys[0].secret: is too short: it must have at least 32 characters
     undersign.toml: token_keys[0].id: must be 1 to 32 letters, digits, '-' or '_'
-    undersign.toml: token_keys[1].secret: world-readable can be read by everybody: chmod o-r it
+    undersign.toml: token_keys[1].secret: the file can be read by everybody: chmod o-r it
     undersign.toml: slack.main.team_id: must be an id such as "T0123ABCD"
     undersign.toml: slack.main.signing_secret: is a placeholder: put the real secret there
-    undersign.toml: slack.main.bot_token: has white space or line ends around it or control characters in it: remove them
+    undersign.toml: slack.main.bot_token: has white space around it or a line end or control character in it: remove that
     undersign.toml: slack.main.app_token: is not available in this version: remove it
     undersign.toml: tenants.acme.agents.bot.key_sha256: must be 64 hex digits, as `undersign agent-key` prints them
-    undersign.toml: tenants.acme.upstreams.a__b: is named with other than a-z, 0-9, '-' and '_', or has '__' in it or '_' at its end
+    undersign.toml: tenants.acme.upstreams.a__b: must have a name of 1 to 32 characters a-z, 0-9, '-' and '_', without '__' and no '_' at its end
     undersign.toml: tenants.acme.upstreams.a__b.command: is not available in this version: remove it
     undersign.toml: tenants.acme.upstreams.file.url: must be http or https
-    undersign.toml: tenants.acme.upstreams.mapped.url: must not be a link-local or unspecified address
-    undersign.toml: tenants.acme.upstreams.octal.url: must not be a link-local or unspecified address
+    undersign.toml: tenants.acme.upstreams.mapped.url: must not have an IPv4 address within an IPv6 one: write the IPv4 address itself
+    undersign.toml: tenants.acme.upstreams.octal.url: must have its address written with four decimal numbers, such as 127.0.0.1
     undersign.toml: tenants.acme.upstreams.plain.url: is plain http to another host: use https, or set allow_insecure = true
-    undersign.toml: tenants.acme.upstreams.shop.url: must not be a link-local or unspecified address
+    undersign.toml: tenants.acme.upstreams.shop.url: must not be a link-local, multicast, unspecified or metadata address
     undersign.toml: tenants.acme.upstreams.user.url: must not hold a user name or password: use headers
-    undersign.toml: tenants.acme.agents.bot.owner: is nobody of the policy's [people]
-    undersign.toml: tenants.empty.agents: is missing: add [tenants.NAME.agents.NAME] with key_sha256
-    undersign.toml: tenants.empty.upstreams: is missing: add [tenants.NAME.upstreams.NAME] with url
-    nowhere: can't be read: entity not found
+    undersign.toml: tenants.acme.agents.bot.owner: is nobody of the policy's [people]: add the person there, or correct the name
+    undersign.toml: tenants.empty.agents: is missing: add [tenants.empty.agents.NAME] with key_sha256
+    undersign.toml: tenants.empty.upstreams: is missing: add [tenants.empty.upstreams.NAME] with url
+    undersign.toml: tenants.empty.policy: the directory can't be read: entity not found
     "#);
     assert!(!said.contains("canary") && !said.contains("changeme"));
 }
@@ -179,6 +186,60 @@ fn a_file_that_cannot_be_read_is_another_exit_code() {
         String::from_utf8_lossy(&output.stderr),
         "/nowhere/undersign.toml: can't be read: entity not found\n"
     );
+}
+
+#[test]
+fn a_policy_that_cannot_be_parsed_is_that_exit_code_too() {
+    let directory = std::env::temp_dir().join(format!("undersign-unparsable-{}", std::process::id()));
+    std::fs::create_dir_all(directory.join("policy/acme")).unwrap();
+    std::fs::copy(example(), directory.join("undersign.toml")).unwrap();
+    std::fs::write(directory.join("policy/acme/team.toml"), "[people.ana]\nslack = canary\n").unwrap();
+    let text = check(&directory.join("undersign.toml"), ENVIRONMENT);
+    let json = check_with(&directory.join("undersign.toml"), ENVIRONMENT, &["--json"]);
+    std::fs::remove_dir_all(&directory).unwrap();
+    assert_eq!((text.status.code(), json.status.code()), (Some(2), Some(2)));
+    let said = String::from_utf8(text.stderr).unwrap().replace(&format!("{}/", directory.display()), "");
+    assert_eq!(said, "policy/acme/team.toml: line 2 is not TOML\n");
+    let report: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(report["ok"], false);
+    assert_eq!(report["faults"][0]["message"], "line 2 is not TOML");
+}
+
+#[test]
+fn the_effective_policy_is_given_as_json() {
+    let output = check_with(&example(), ENVIRONMENT, &["--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &report["ok"]), (Some(0), &Value::Bool(true)));
+    let rules = report["tenants"]["acme"]["rules"].as_array().unwrap();
+    let refunds = rules.iter().find(|rule| rule["name"] == "large-refunds").unwrap();
+    assert_eq!(refunds["decision"], "require_approval");
+    assert_eq!(refunds["approval"]["needs"], "1 of payments");
+    assert_eq!(refunds["approval"]["post_to"][0], "slack:main/C0PAY");
+}
+
+#[test]
+fn a_usage_error_is_2() {
+    let status = |arguments: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_undersign")).args(arguments).output().unwrap().status.code()
+    };
+    assert_eq!((status(&["check"]), status(&["approve"]), status(&["--help"])), (Some(2), Some(2), Some(0)));
+}
+
+#[test]
+fn an_agents_key_is_fresh_and_its_hash_is_its_own() {
+    let key = || -> Value {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_undersign")).args(["agent-key", "--json"]).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let (one, two) = (key(), key());
+    assert_ne!(one["key"], two["key"]);
+    let text = one["key"].as_str().unwrap();
+    let random = text.strip_prefix("usk_").unwrap();
+    assert_eq!(random.len(), 43);
+    assert!(random.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_'));
+    let hash = <sha2::Sha256 as sha2::Digest>::digest(text.as_bytes());
+    assert_eq!(one["key_sha256"], hex::encode(hash));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Done, Failure, Outcome};
 use crate::config::{self, Config, LoadError};
 use crate::domain::duration::human;
-use crate::domain::policy::RuleView;
+use crate::domain::policy::{Fault, RuleView};
 
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
@@ -30,23 +30,38 @@ pub(super) fn run(args: &Args) -> Outcome {
             }
             Ok(Done)
         }
-        Err(LoadError::Unreadable(fault)) => Err(Failure::usage(fault.to_string())),
-        Err(LoadError::Refused(faults)) => {
-            if args.json {
-                let faults: Vec<_> = faults
-                    .iter()
-                    .map(|fault| json!({ "file": fault.file, "key": fault.key, "message": fault.message }))
-                    .collect();
-                println!("{}", json!({ "ok": false, "faults": faults }));
-            } else {
-                for fault in &faults {
-                    println!("{fault}");
-                }
-            }
-            let count = faults.len();
-            Err(Failure::no(format!("{count} fault{} found", if count == 1 { "" } else { "s" })))
+        Err(error) if args.json => {
+            println!("{}", faults_as_json(error.faults()));
+            Err(failure(&error, counted(error.faults())))
         }
+        Err(LoadError::Refused(faults)) => {
+            for fault in &faults {
+                println!("{fault}");
+            }
+            Err(Failure::no(counted(&faults)))
+        }
+        // There is no answer, only an error.
+        Err(error @ LoadError::Unreadable(_)) => Err(failure(&error, error.to_string())),
     }
+}
+
+fn failure(error: &LoadError, message: String) -> Failure {
+    match error {
+        LoadError::Refused(_) => Failure::no(message),
+        LoadError::Unreadable(_) => Failure::usage(message),
+    }
+}
+
+fn counted(faults: &[Fault]) -> String {
+    format!("{} fault{} found", faults.len(), if faults.len() == 1 { "" } else { "s" })
+}
+
+fn faults_as_json(faults: &[Fault]) -> Value {
+    let faults: Vec<_> = faults
+        .iter()
+        .map(|fault| json!({ "file": fault.file, "key": fault.key, "message": fault.message }))
+        .collect();
+    json!({ "ok": false, "faults": faults })
 }
 
 fn as_json(config: &Config) -> Value {

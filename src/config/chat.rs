@@ -7,7 +7,7 @@ use toml::Table;
 use url::Url;
 
 use super::Environment;
-use super::reader::{Reader, Section};
+use super::reader::{Reader, Section, is_name};
 use super::secret::{self, Rules};
 use crate::domain::ids::Installation;
 
@@ -37,6 +37,10 @@ pub(super) fn slack(
     let mut all = BTreeMap::new();
     for (name, table) in tables {
         let mut section = Section::new(reader, format!("slack.{name}"), table);
+        // It is a part of the callbacks' path and of `slack:NAME/C…`.
+        if !is_name(&name) {
+            section.fault("", "must have a name of 1 to 32 characters a-z, 0-9, '-' and '_'");
+        }
         if let Some(config) = installation(&mut section, environment) {
             all.insert(Installation::new(name), config);
         }
@@ -49,13 +53,14 @@ fn installation(section: &mut Section<'_>, environment: &Environment<'_>) -> Opt
     let team_id = id(section, "team_id", 'T', true);
     let app_id = id(section, "app_id", 'A', true);
     let enterprise_id = id(section, "enterprise_id", 'E', false);
-    let signing_secrets = secret::one_or_two(section, "signing_secret", Rules { shortest: 16 }, environment);
-    let bot_token = secret::required(section, "bot_token", Rules { shortest: 16 }, environment);
+    let signing_secrets = secret::one_or_two(section, "signing_secret", Rules::PLATFORM, environment);
+    let bot_token = secret::required(section, "bot_token", Rules::PLATFORM, environment);
     section.not_built(&["app_token"]);
     let api_url: String = section.optional("api_url").unwrap_or_else(|| "https://slack.com/api".to_owned());
     let usable = Url::parse(&api_url).is_ok_and(|url| {
         let loopback = url.host_str().is_some_and(|host| matches!(host, "127.0.0.1" | "localhost" | "[::1]"));
-        url.scheme() == "https" || (url.scheme() == "http" && loopback)
+        let bare = url.username().is_empty() && url.password().is_none() && url.query().is_none();
+        bare && (url.scheme() == "https" || (url.scheme() == "http" && loopback))
     });
     if !usable || api_url.ends_with('/') {
         section.fault(

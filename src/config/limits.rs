@@ -1,15 +1,14 @@
-//! Checks that look across sections.
+//! `[[token_keys]]`, and what must hold between the listeners and the agents.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use secrecy::ExposeSecret as _;
 use toml::Table;
 
 use super::reader::{Reader, Section};
 use super::secret::{self, Rules};
-use super::{Environment, ServerConfig, TenantConfig};
-use crate::domain::ids::Tenant;
-use crate::domain::token::{MIN_KEY, TokenKey, TokenKeys};
+use super::{Environment, ServerConfig};
+use crate::domain::token::{TokenKey, TokenKeys};
 
 /// Reads `[[token_keys]]`.
 pub(super) fn token_keys(
@@ -25,36 +24,44 @@ pub(super) fn token_keys(
     let mut keys = Vec::new();
     for (at, table) in tables.into_iter().enumerate() {
         let mut section = Section::new(reader, format!("token_keys[{at}]"), table);
-        let id: String = section.required("id").unwrap_or_default();
-        let secret = secret::required(&mut section, "secret", Rules { shortest: MIN_KEY }, environment);
-        let usable = (1..=32).contains(&id.len())
-            && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
-        if !usable {
-            section.fault("id", "must be 1 to 32 letters, digits, '-' or '_'");
-        }
-        if !ids.insert(id.clone()) {
-            section.fault("id", "is used twice: every key needs an id of its own");
+        let id: Option<String> = section.required("id");
+        let secret = secret::required(&mut section, "secret", Rules::TOKEN_KEY, environment);
+        if let Some(id) = &id {
+            let usable = (1..=32).contains(&id.len())
+                && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+            if !usable {
+                section.fault("id", "must be 1 to 32 letters, digits, '-' or '_'");
+            }
+            if !ids.insert(id.clone()) {
+                section.fault("id", "is used twice: every key needs an id of its own");
+            }
         }
         section.end();
-        if let Some(secret) = secret {
+        if let (Some(id), Some(secret)) = (id, secret) {
             keys.push(TokenKey { id, secret: secret.expose_secret().as_bytes().to_vec().into() });
         }
     }
     TokenKeys::new(keys)
 }
 
-/// An address that others can reach needs agents that prove who they are.
-pub(super) fn public_bind(
-    reader: &mut Reader,
-    server: &ServerConfig,
-    tenants: &BTreeMap<Tenant, TenantConfig>,
-) {
-    let agents: usize = tenants.values().map(|tenant| tenant.agents.len()).sum();
+/// An address that others can reach needs agents that prove who they are, and no two listeners share one.
+pub(super) fn listeners(reader: &mut Reader, server: &ServerConfig, agents: usize) {
     if !server.agents_listen.ip().is_loopback() && agents == 0 {
         reader
             .fault("server.agents_listen", "is public and no agent is configured: add [tenants.*.agents.*]");
     }
     if !server.admin_listen.ip().is_loopback() {
         reader.fault("server.admin_listen", "must be a loopback address: it has no authentication");
+    }
+    let all = [
+        ("server.agents_listen", server.agents_listen),
+        ("server.callbacks_listen", server.callbacks_listen),
+        ("server.admin_listen", server.admin_listen),
+    ];
+    for (at, (key, address)) in all.iter().enumerate() {
+        // Port 0 is any free one.
+        if address.port() != 0 && all[..at].iter().any(|(_, earlier)| earlier == address) {
+            reader.fault(*key, "is another listener's address already: give it a port of its own");
+        }
     }
 }

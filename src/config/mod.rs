@@ -8,11 +8,10 @@ mod reader;
 mod secret;
 mod server;
 mod tenants;
+mod upstreams;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-use secrecy::SecretString;
 
 use crate::domain::ids::{Installation, Tenant};
 use crate::domain::policy::Fault;
@@ -22,7 +21,8 @@ use reader::{Reader, Section, parse};
 
 pub use chat::SlackConfig;
 pub use server::{DatabaseConfig, ServerConfig};
-pub use tenants::{AgentConfig, TenantConfig, UpstreamConfig};
+pub use tenants::{AgentConfig, TenantConfig};
+pub use upstreams::UpstreamConfig;
 
 /// The whole configuration, checked.
 pub struct Config {
@@ -41,12 +41,21 @@ pub struct Config {
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The file can't be read or is not TOML.
-    #[error("{0}")]
-    Unreadable(Fault),
-    /// It is read, and refused.
+    /// The file or one of the policy's can't be read or is not TOML; what is wrong with the others comes along.
+    #[error("{}", lines(.0))]
+    Unreadable(Vec<Fault>),
+    /// All are read, and refused.
     #[error("{}", lines(.0))]
     Refused(Vec<Fault>),
+}
+
+impl LoadError {
+    /// Everything that was found.
+    pub fn faults(&self) -> &[Fault] {
+        match self {
+            Self::Unreadable(faults) | Self::Refused(faults) => faults,
+        }
+    }
 }
 
 fn lines(faults: &[Fault]) -> String {
@@ -108,11 +117,15 @@ pub fn load_database(path: &Path) -> Result<DatabaseConfig, LoadError> {
 
 fn open(path: &Path) -> Result<(Reader, toml::Table), LoadError> {
     let name = path.display().to_string();
-    let unreadable =
-        |message| LoadError::Unreadable(Fault { file: name.clone(), key: String::new(), message });
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| unreadable(format!("can't be read: {}", error.kind())))?;
-    let table = parse(&name, &text).map_err(LoadError::Unreadable)?;
+    let unreadable = |fault| LoadError::Unreadable(vec![fault]);
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        unreadable(Fault {
+            file: name.clone(),
+            key: String::new(),
+            message: format!("can't be read: {}", error.kind()),
+        })
+    })?;
+    let table = parse(&name, &text).map_err(unreadable)?;
     Ok((Reader::new(name), table))
 }
 
@@ -130,16 +143,15 @@ fn build(mut reader: Reader, table: toml::Table, environment: &Environment<'_>) 
     let database = server::database(&mut reader, database, environment);
     let token_keys = limits::token_keys(&mut reader, token_keys, environment);
     // What is declared counts as known, so that a fault in it is told once and not again by every policy.
-    let installations = slack.iter().map(|(name, _)| Installation::from(name.as_str())).collect();
-    let no_tenant = tenants.is_empty();
+    let installations = slack.iter().map(|(name, _)| Installation::new(name.clone())).collect();
     let slack = chat::slack(&mut reader, slack, environment);
-    let tenants = tenants::tenants(&mut reader, tenants, &installations, environment);
-    if no_tenant {
+    if tenants.is_empty() {
         reader.fault("tenants", "is missing: add [tenants.NAME] with policy, agents and upstreams");
     }
     if let Some(server) = &server {
-        limits::public_bind(&mut reader, server, &tenants);
+        limits::listeners(&mut reader, server, tenants::count_agents(&tenants));
     }
+    let tenants = tenants::tenants(&mut reader, tenants, &installations, environment);
     let config =
         (|| Some(Config { server: server?, database: database?, token_keys: token_keys?, slack, tenants }))();
     finish(reader, config)
@@ -150,9 +162,11 @@ fn finish<T>(reader: Reader, value: Option<T>) -> Result<T, LoadError> {
     let faults = reader.into_faults();
     match value {
         Some(value) if faults.is_empty() => Ok(value),
+        // A fault of a whole file has no key.
+        _ if faults.iter().any(|fault| fault.key.is_empty()) => Err(LoadError::Unreadable(faults)),
         _ => Err(LoadError::Refused(faults)),
     }
 }
 
-/// A secret that has been read; its value is shown by nothing.
-pub type Secret = SecretString;
+#[cfg(test)]
+mod tests;

@@ -42,6 +42,12 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Table, Fault> {
     })
 }
 
+/// Whether a name has the form of those that become part of a path or of another name.
+pub(super) fn is_name(name: &str) -> bool {
+    (1..=32).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_')
+}
+
 /// A value that a key may have.
 pub(super) trait Kind: Sized {
     /// What to write: "a string".
@@ -142,6 +148,7 @@ impl<'r> Section<'r> {
         }
     }
 
+    /// A fault of a key, or with an empty key of the table itself: its name, say.
     pub(super) fn fault(&mut self, key: &str, message: impl Into<String>) {
         let key = self.key(key);
         self.reader.fault(key, message);
@@ -149,6 +156,11 @@ impl<'r> Section<'r> {
 
     pub(super) fn reader(&mut self) -> &mut Reader {
         self.reader
+    }
+
+    /// Whether the key is there and not read yet.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
     }
 
     /// A key that may be absent.
@@ -163,11 +175,20 @@ impl<'r> Section<'r> {
 
     /// A key that must be there.
     pub(super) fn required<T: Kind>(&mut self, key: &str) -> Option<T> {
-        if !self.table.contains_key(key) {
+        if !self.has(key) {
             self.fault(key, format!("is missing: it must be {}", T::WANTED));
             return None;
         }
         self.optional(key)
+    }
+
+    /// A key that must be there, in a form that the caller reads.
+    pub(super) fn required_as(&mut self, key: &str, wanted: &str) -> Option<Value> {
+        let value = self.table.remove(key);
+        if value.is_none() {
+            self.fault(key, format!("is missing: it must be {wanted}"));
+        }
+        value
     }
 
     /// The named tables of a table: `[people.*]`.

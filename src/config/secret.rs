@@ -1,4 +1,6 @@
 //! Secrets: `{ file = "…" }` or `{ env = "…" }`, never a value in a file that people copy around.
+//!
+//! No message repeats what was written there, in case it is the secret itself.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -8,15 +10,37 @@ use toml::{Table, Value};
 
 use super::Environment;
 use super::reader::Section;
+use crate::domain::token::MIN_KEY;
 
 /// Words that stand for a secret that nobody has filled in.
-const PLACEHOLDERS: [&str; 6] = ["changeme", "change-me", "placeholder", "example", "your-", "xxxx"];
+const PLACEHOLDERS: [&str; 9] = [
+    "changeme",
+    "change-me",
+    "change_me",
+    "replaceme",
+    "replace-me",
+    "placeholder",
+    "example",
+    "your-",
+    "your_",
+];
 
 /// What a secret must be like.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rules {
     /// Shortest, in bytes.
-    pub(super) shortest: usize,
+    shortest: usize,
+    /// Whether it is one word of random characters, in which neither white space nor a placeholder has a place.
+    random: bool,
+}
+
+impl Rules {
+    /// A chat platform's secret. Slack's signing secret has 32 hex digits, its tokens more.
+    pub(super) const PLATFORM: Self = Self { shortest: 16, random: true };
+    /// A key of ours that signs tokens.
+    pub(super) const TOKEN_KEY: Self = Self { shortest: MIN_KEY, random: true };
+    /// Text with a secret somewhere in it: a database's URL, a header's value.
+    pub(super) const TEXT: Self = Self { shortest: 1, random: false };
 }
 
 /// Reads a secret that must be there.
@@ -26,18 +50,18 @@ pub(super) fn required(
     rules: Rules,
     environment: &Environment<'_>,
 ) -> Option<SecretString> {
-    let value = section.required::<Value>(key)?;
-    resolve(section, key, value, rules, environment)
+    let value = section.required_as(key, WANTED)?;
+    resolve(section, key, &value, rules, environment)
 }
 
-/// Reads one secret or a list of one or two: two are valid during a rotation.
+/// Reads one secret or a list of two, both of which are valid during a rotation.
 pub(super) fn one_or_two(
     section: &mut Section<'_>,
     key: &str,
     rules: Rules,
     environment: &Environment<'_>,
 ) -> Vec<SecretString> {
-    let Some(value) = section.required::<Value>(key) else { return Vec::new() };
+    let Some(value) = section.required_as(key, WANTED) else { return Vec::new() };
     let values = match value {
         Value::Array(values) if (1..=2).contains(&values.len()) => values,
         Value::Array(_) => {
@@ -46,80 +70,102 @@ pub(super) fn one_or_two(
         }
         value => vec![value],
     };
-    values.into_iter().filter_map(|value| resolve(section, key, value, rules, environment)).collect()
+    values.iter().filter_map(|value| resolve(section, key, value, rules, environment)).collect()
 }
 
+/// Reads the secret that a value refers to.
 pub(super) fn resolve(
     section: &mut Section<'_>,
     key: &str,
-    value: Value,
+    value: &Value,
     rules: Rules,
     environment: &Environment<'_>,
 ) -> Option<SecretString> {
-    match read(value, environment) {
-        Ok(secret) => match check(secret.expose_secret(), rules) {
-            Ok(()) => Some(secret),
-            Err(message) => {
-                section.fault(key, message);
-                None
+    let checked =
+        read(value, environment).and_then(|secret| check(secret.expose_secret(), rules).map(|()| secret));
+    checked.map_err(|message| section.fault(key, message)).ok()
+}
+
+/// How a secret is written.
+const WANTED: &str = "{ file = \"…\" } or { env = \"…\" }";
+
+fn read(value: &Value, environment: &Environment<'_>) -> Result<SecretString, String> {
+    let Value::Table(table) = value else {
+        return Err(format!("must be {WANTED}: a secret is never written here itself"));
+    };
+    match entry(table) {
+        Some(("env", name)) => environment.variable(name).map(SecretString::from).ok_or_else(|| {
+            if is_variable_name(name) {
+                format!("the environment variable {name} is not set")
+            } else {
+                "names an environment variable that is not set: a secret itself has no place here".to_owned()
             }
-        },
-        Err(message) => {
-            section.fault(key, message);
-            None
-        }
-    }
-}
-
-fn read(value: Value, environment: &Environment<'_>) -> Result<SecretString, String> {
-    let wanted =
-        || "must be { file = \"…\" } or { env = \"…\" }; a secret is never written here itself".to_owned();
-    let Value::Table(table) = value else { return Err(wanted()) };
-    if table.len() != 1 {
-        return Err(wanted());
-    }
-    match entry(&table) {
-        Some(("env", name)) => environment
-            .variable(name)
-            .map(SecretString::from)
-            .ok_or_else(|| format!("the environment variable {name} is not set")),
+        }),
         Some(("file", path)) => from_file(&environment.directory().join(path)),
-        _ => Err(wanted()),
+        _ => Err(format!("must be {WANTED}, one of the two")),
     }
 }
 
+/// The only entry of a table with one entry, when it is a string.
 fn entry(table: &Table) -> Option<(&str, &str)> {
-    let (key, value) = table.iter().next()?;
+    let mut entries = table.iter();
+    let (key, value) = entries.next()?;
+    if entries.next().is_some() {
+        return None;
+    }
     Some((key.as_str(), value.as_str()?))
 }
 
+/// Whether this looks like a variable's name and not like a secret that somebody put in its place.
+fn is_variable_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_uppercase())
+        && name.contains('_')
+        && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+}
+
 fn from_file(path: &Path) -> Result<SecretString, String> {
-    let unreadable = |error: std::io::Error| format!("{} can't be read: {}", path.display(), error.kind());
+    let unreadable = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::InvalidData => {
+            "the file is not text: write the secret in base64 or hex".to_owned()
+        }
+        kind => format!("the file can't be read: {kind}"),
+    };
     let mode = std::fs::metadata(path).map_err(unreadable)?.permissions().mode();
     if mode & 0o004 != 0 {
-        return Err(format!("{} can be read by everybody: chmod o-r it", path.display()));
+        return Err("the file can be read by everybody: chmod o-r it".to_owned());
     }
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
     // Editors end a file with a line end; one is not part of the secret.
-    let text = text.strip_suffix('\n').unwrap_or(&text);
-    Ok(SecretString::from(text.strip_suffix('\r').unwrap_or(text)))
+    let text = text.strip_suffix("\r\n").or_else(|| text.strip_suffix('\n')).unwrap_or(&text);
+    Ok(SecretString::from(text))
 }
 
 fn check(secret: &str, rules: Rules) -> Result<(), String> {
     if secret.is_empty() {
-        return Err("is empty".to_owned());
+        return Err("is empty: put the secret there".to_owned());
     }
-    if secret.chars().any(char::is_control) || secret.trim() != secret {
+    if secret.trim() != secret || secret.chars().any(char::is_control) {
         return Err(
-            "has white space or line ends around it or control characters in it: remove them".to_owned()
+            "has white space around it or a line end or control character in it: remove that".to_owned()
         );
     }
-    if secret.len() < rules.shortest {
-        return Err(format!("is too short: it must have at least {} bytes", rules.shortest));
+    if rules.random && secret.chars().any(char::is_whitespace) {
+        return Err("has white space in it: put the secret alone there".to_owned());
     }
-    let lower = secret.to_lowercase();
-    if PLACEHOLDERS.iter().any(|word| lower.contains(word)) {
+    if secret.len() < rules.shortest {
+        return Err(format!("is too short: it must have at least {} characters", rules.shortest));
+    }
+    if rules.random && is_placeholder(secret) {
         return Err("is a placeholder: put the real secret there".to_owned());
     }
     Ok(())
+}
+
+/// Nobody's random characters hold such words, or are one character over and over.
+fn is_placeholder(secret: &str) -> bool {
+    let lower = secret.to_lowercase();
+    let commonest = lower.bytes().map(|byte| lower.bytes().filter(|other| *other == byte).count()).max();
+    commonest.is_some_and(|count| count * 2 > lower.len())
+        || PLACEHOLDERS.iter().any(|word| lower.contains(word))
+        || (lower.starts_with('<') && lower.ends_with('>'))
 }

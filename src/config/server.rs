@@ -47,14 +47,25 @@ pub(super) fn server(reader: &mut Reader, table: Option<Table>) -> Option<Server
     let admin_listen = address(&mut section, "admin_listen", 9090);
     let public_url: String =
         section.optional("public_url").unwrap_or_else(|| "http://127.0.0.1:8080".to_owned());
-    let parsed =
-        Url::parse(&public_url).ok().filter(|url| url.has_host() && matches!(url.scheme(), "http" | "https"));
+    let parsed = Url::parse(&public_url).ok().filter(|url| {
+        let bare = url.username().is_empty() && url.password().is_none() && url.query().is_none();
+        bare && url.has_host() && matches!(url.scheme(), "http" | "https")
+    });
     if parsed.is_none() {
         section
             .fault("public_url", "must be an http or https address, such as \"https://undersign.example\"");
     }
-    let allowed_hosts = section.optional("allowed_hosts").unwrap_or_default();
-    let allowed_origins = section.optional("allowed_origins").unwrap_or_default();
+    let allowed_hosts: Vec<String> = section.optional("allowed_hosts").unwrap_or_default();
+    if !allowed_hosts.iter().all(|host| is_authority(host)) {
+        section.fault("allowed_hosts", "must list names such as \"gate.example\" or \"gate.example:8443\"");
+    }
+    let allowed_origins: Vec<String> = section.optional("allowed_origins").unwrap_or_default();
+    if !allowed_origins.iter().all(|origin| is_origin(origin)) {
+        section.fault(
+            "allowed_origins",
+            "must list origins such as \"https://app.example\", each of them whole",
+        );
+    }
     if section.optional::<Duration>("hold").is_some_and(|hold| !hold.is_zero()) {
         section.fault("hold", "is not available in this version: remove it, or write \"0s\"");
     }
@@ -67,6 +78,17 @@ pub(super) fn server(reader: &mut Reader, table: Option<Table>) -> Option<Server
         allowed_hosts,
         allowed_origins,
     })
+}
+
+/// A host, or a host and a port. There are no wildcards.
+fn is_authority(text: &str) -> bool {
+    let usable = !text.is_empty() && !text.contains(['*', '/', '@', '?', '#', ' ']);
+    usable && Url::parse(&format!("http://{text}")).is_ok_and(|url| url.has_host())
+}
+
+fn is_origin(text: &str) -> bool {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    rest.is_some_and(is_authority)
 }
 
 fn address(section: &mut Section<'_>, key: &str, port: u16) -> Option<SocketAddr> {
@@ -91,7 +113,7 @@ pub(super) fn database(
         return None;
     };
     let mut section = Section::new(reader, "database", table);
-    let url = secret::required(&mut section, "url", Rules { shortest: 12 }, environment);
+    let url = secret::required(&mut section, "url", Rules::TEXT, environment);
     if let Some(url) = &url {
         let parsed = Url::parse(url.expose_secret()).ok();
         match parsed {

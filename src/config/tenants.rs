@@ -1,16 +1,12 @@
 //! `[tenants.*]`: agents, upstreams and the policy of each tenant.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::Duration;
 
-use secrecy::SecretString;
-use toml::Table;
-use url::{Host, Url};
+use toml::{Table, Value};
 
 use super::reader::{Reader, Section};
-use super::secret::{self, Rules};
+use super::upstreams::{UpstreamConfig, upstream};
 use super::{Environment, policy};
 use crate::domain::ids::{AgentName, Installation, Person, Tenant, UpstreamName};
 use crate::domain::policy::{Known, Policy};
@@ -35,17 +31,10 @@ pub struct AgentConfig {
     pub owner: Option<Person>,
 }
 
-/// `[tenants.NAME.upstreams.NAME]`.
-#[derive(Debug, Clone)]
-pub struct UpstreamConfig {
-    /// Streamable HTTP endpoint.
-    pub url: Url,
-    /// Headers sent with every request; their values are secrets.
-    pub headers: BTreeMap<String, SecretString>,
-    /// How long one call may take.
-    pub timeout: Duration,
-    /// Shown on every card and bound.
-    pub environment: Option<String>,
+/// How many agents all tenants have, whatever else is wrong with them.
+pub(super) fn count_agents(tables: &[(String, Table)]) -> usize {
+    let agents = |table: &Table| table.get("agents").and_then(Value::as_table).map_or(0, Table::len);
+    tables.iter().map(|(_, table)| agents(table)).sum()
 }
 
 /// Reads every `[tenants.*]` and its policy.
@@ -59,14 +48,17 @@ pub(super) fn tenants(
     let mut keys = BTreeSet::new();
     for (name, table) in tables {
         let mut section = Section::new(reader, format!("tenants.{name}"), table);
+        if !is_shown_name(&name) {
+            section.fault("", NAMED);
+        }
         let directory: Option<String> = section.required("policy");
         let agents = section.tables("agents");
         let upstreams = section.tables("upstreams");
         if agents.is_empty() {
-            section.fault("agents", "is missing: add [tenants.NAME.agents.NAME] with key_sha256");
+            section.fault("agents", format!("is missing: add [tenants.{name}.agents.NAME] with key_sha256"));
         }
         if upstreams.is_empty() {
-            section.fault("upstreams", "is missing: add [tenants.NAME.upstreams.NAME] with url");
+            section.fault("upstreams", format!("is missing: add [tenants.{name}.upstreams.NAME] with url"));
         }
         section.end();
         let agents: BTreeMap<_, _> = agents
@@ -80,24 +72,44 @@ pub(super) fn tenants(
             .filter_map(|(upstream, table)| self::upstream(reader, &name, upstream, table, environment))
             .collect();
         let Some(directory) = directory else { continue };
+        let directory = environment.directory().join(directory);
         let known = Known { slack: installations.clone(), upstreams: names };
         let tenant = Tenant::new(name.clone());
-        match policy::load(tenant.clone(), &environment.directory().join(directory), &known) {
+        match policy::load(tenant.clone(), &directory, &known) {
             Ok(policy) => {
                 for (agent, config) in &agents {
                     if config.owner.as_ref().is_some_and(|owner| !policy.knows(owner)) {
                         reader.fault(
                             format!("tenants.{name}.agents.{agent}.owner"),
-                            "is nobody of the policy's [people]",
+                            "is nobody of the policy's [people]: add the person there, or correct the name",
                         );
                     }
                 }
                 all.insert(tenant, TenantConfig { policy: Arc::new(policy), agents, upstreams });
             }
-            Err(faults) => reader.add(faults),
+            Err(faults) => {
+                let directory = directory.display().to_string();
+                // The directory is this file's to name; everything else is the policy files' own.
+                let (of_directory, own): (Vec<_>, Vec<_>) =
+                    faults.into_iter().partition(|fault| fault.file == directory);
+                for fault in of_directory {
+                    reader
+                        .fault(format!("tenants.{name}.policy"), format!("the directory {}", fault.message));
+                }
+                reader.add(own);
+            }
         }
     }
     all
+}
+
+/// What the names of tenants and agents must be like.
+const NAMED: &str = "must have a name of 1 to 64 letters, digits, '.', '-' and '_'";
+
+/// Whether a name shows people what it is: in a card, in the audit trail, in a log line.
+fn is_shown_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'))
 }
 
 fn agent(
@@ -108,10 +120,19 @@ fn agent(
     keys: &mut BTreeSet<[u8; 32]>,
 ) -> (AgentName, AgentConfig) {
     let mut section = Section::new(reader, format!("tenants.{tenant}.agents.{name}"), table);
-    let written: Vec<String> = section.required("key_sha256").unwrap_or_default();
-    if !(1..=2).contains(&written.len()) {
-        section.fault("key_sha256", "must list one hash, or two during a rotation");
+    if !is_shown_name(&name) {
+        section.fault("", NAMED);
     }
+    // With jwt, which comes later, there is no key to miss.
+    let written =
+        if section.has("jwt") { section.optional("key_sha256") } else { section.required("key_sha256") };
+    let written: Vec<String> = match written {
+        Some(written) if !(1..=2).contains(&Vec::len(&written)) => {
+            section.fault("key_sha256", "must list one hash, or two during a rotation");
+            written
+        }
+        written => written.unwrap_or_default(),
+    };
     let mut key_sha256 = Vec::new();
     for text in written {
         match <[u8; 32]>::try_from(hex::decode(&text).unwrap_or_default()) {
@@ -133,78 +154,4 @@ fn agent(
     section.not_built(&["jwt", "owner_claim"]);
     section.end();
     (AgentName::new(name), AgentConfig { key_sha256, owner })
-}
-
-fn upstream(
-    reader: &mut Reader,
-    tenant: &str,
-    name: String,
-    table: Table,
-    environment: &Environment<'_>,
-) -> Option<(UpstreamName, UpstreamConfig)> {
-    let mut section = Section::new(reader, format!("tenants.{tenant}.upstreams.{name}"), table);
-    let plain = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_'));
-    if name.is_empty() || !plain || name.contains("__") || name.ends_with('_') {
-        section
-            .fault("", "is named with other than a-z, 0-9, '-' and '_', or has '__' in it or '_' at its end");
-    }
-    section.not_built(&["command", "env", "read_only", "pass"]);
-    let insecure = section.optional("allow_insecure").unwrap_or(false);
-    let url = section.required::<String>("url").and_then(|text| match address(&text, insecure) {
-        Ok(url) => Some(url),
-        Err(message) => {
-            section.fault("url", message);
-            None
-        }
-    });
-    let mut headers = BTreeMap::new();
-    for (header, value) in section.optional::<Table>("headers").unwrap_or_default() {
-        let key = format!("headers.{header}");
-        if http::HeaderName::try_from(&header).is_err() {
-            section.fault(&key, "is not a header name");
-        }
-        if let Some(secret) = secret::resolve(&mut section, &key, value, Rules { shortest: 1 }, environment) {
-            headers.insert(header, secret);
-        }
-    }
-    let timeout = section.optional("timeout").unwrap_or(Duration::from_secs(30));
-    if !(Duration::from_secs(1)..=Duration::from_secs(300)).contains(&timeout) {
-        section.fault("timeout", "must be from 1s to 5m");
-    }
-    let shown = section.optional("environment");
-    section.end();
-    Some((UpstreamName::new(name), UpstreamConfig { url: url?, headers, timeout, environment: shown }))
-}
-
-/// Where an upstream may be: no address that a metadata service hides behind, no credentials in it, and no plain http
-/// across a network unless somebody says so.
-fn address(text: &str, insecure: bool) -> Result<Url, String> {
-    let url = Url::parse(text)
-        .map_err(|_| "is not an address, such as \"http://127.0.0.1:9001/mcp\"".to_owned())?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err("must be http or https".to_owned());
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err("must not hold a user name or password: use headers".to_owned());
-    }
-    let ip = match url.host() {
-        // The parser has read decimal, octal and hexadecimal forms into the address they mean.
-        Some(Host::Ipv4(ip)) => Some(IpAddr::V4(ip)),
-        Some(Host::Ipv6(ip)) => Some(ip.to_canonical()),
-        Some(Host::Domain(_)) => None,
-        None => return Err("names no host".to_owned()),
-    };
-    let link_local = match ip {
-        Some(IpAddr::V4(ip)) => ip.is_link_local() || ip == Ipv4Addr::UNSPECIFIED,
-        Some(IpAddr::V6(ip)) => ip.is_unicast_link_local() || ip.is_unspecified(),
-        None => false,
-    };
-    if link_local {
-        return Err("must not be a link-local or unspecified address".to_owned());
-    }
-    let loopback = ip.is_some_and(|ip| ip.is_loopback()) || url.host_str() == Some("localhost");
-    if url.scheme() == "http" && !loopback && !insecure {
-        return Err("is plain http to another host: use https, or set allow_insecure = true".to_owned());
-    }
-    Ok(url)
 }
