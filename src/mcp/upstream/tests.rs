@@ -213,6 +213,18 @@ async fn a_question_or_a_task_is_not_followed() {
     assert_eq!(outcome_of(Act::Result(task)).await, unknown(UnknownDetail::TaskStarted));
 }
 
+/// Neither has a type of the SDK's, and both have the `content` that a result would have.
+#[tokio::test]
+async fn what_says_itself_that_it_is_no_result_is_none_whatever_its_content() {
+    let labelled = |kind: &str| {
+        Act::Result(json!({"resultType": kind, "content": [{"type": "text", "text": "later"}],
+            "inputRequests": {"x": {"method": "vendor/ask", "params": {}}}}))
+    };
+    assert_eq!(outcome_of(labelled("input_required")).await, failed(FailureDetail::InputRequired));
+    assert_eq!(outcome_of(labelled("task")).await, unknown(UnknownDetail::TaskStarted));
+    assert_eq!(outcome_of(labelled("deferred")).await, unknown(UnknownDetail::UnexpectedAnswer));
+}
+
 #[tokio::test]
 async fn an_answer_of_another_kind_is_doubt() {
     for result in [json!({}), json!({"prompts": []}), json!({"content": "text"}), json!(5)] {
