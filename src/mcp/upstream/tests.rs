@@ -57,9 +57,13 @@ impl Raw {
         *self.act.lock().unwrap() = act;
     }
 
-    fn calls(&self) -> Vec<Value> {
+    fn asked(&self, method: &str) -> Vec<Value> {
         let ledger = self.ledger.lock().unwrap();
-        ledger.iter().filter(|message| message["method"] == "tools/call").cloned().collect()
+        ledger.iter().filter(|message| message["method"] == method).cloned().collect()
+    }
+
+    fn calls(&self) -> Vec<Value> {
+        self.asked("tools/call")
     }
 }
 
@@ -74,7 +78,10 @@ async fn answer(State(raw): State<Arc<Raw>>, body: Bytes) -> Response {
         "server/discover" => return error(&message["id"], -32601),
         "initialize" => json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
             "serverInfo": {"name": "raw", "version": "1"}}),
-        "tools/list" => raw.tools.lock().unwrap().clone(),
+        "tools/list" => {
+            let tools = raw.tools.lock().unwrap().clone();
+            if tools.is_null() { std::future::pending().await } else { tools }
+        }
         "tools/call" => {
             let act = raw.act.lock().unwrap().clone();
             match act {
@@ -315,6 +322,28 @@ async fn tools_are_listed_afresh_and_a_list_without_end_is_none() {
     assert_ne!(before[0].version, after[0].version);
     *raw.tools.lock().unwrap() = json!({"tools": [], "nextCursor": "again"});
     assert!(upstream.tools().await.is_err());
+}
+
+/// What hangs stays in the SDK's connection, which holds only so many requests.
+#[tokio::test]
+async fn a_connection_on_which_a_list_never_came_is_given_up() {
+    let raw = Raw::start(true, Act::Hang).await;
+    let listed = raw.tools.lock().unwrap().clone();
+    *raw.tools.lock().unwrap() = Value::Null;
+    let upstream = upstream(&raw.address);
+    let is_asked = async {
+        while raw.asked("tools/list").is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    // Whoever waits gives up: its time is over, or it is itself no longer wanted.
+    tokio::select! {
+        _ = upstream.tools() => panic!("nobody answered"),
+        () = is_asked => {}
+    }
+    *raw.tools.lock().unwrap() = listed;
+    assert_eq!(upstream.tools().await.unwrap().len(), 1);
+    assert_eq!(raw.asked("server/discover").len(), 2);
 }
 
 #[tokio::test]
