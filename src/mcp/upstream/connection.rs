@@ -24,6 +24,26 @@ pub(super) struct Connection {
     service: RunningService<RoleClient, Refusing>,
     /// Whether tools were listed on it: the headers that a tool's schema asks for are sent only then.
     listed: AtomicBool,
+    /// Whether somebody found it to be of no use.
+    given_up: AtomicBool,
+}
+
+/// Gives a connection up when it is dropped with a question unanswered: what hangs takes one of the few places that rmcp
+/// has for requests, and enough of them would leave the connection open and silent for good.
+struct Question<'a>(Option<&'a Connection>);
+
+impl Question<'_> {
+    fn answered(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        if let Some(connection) = self.0 {
+            connection.give_up();
+        }
+    }
 }
 
 /// Why tools could not be listed.
@@ -46,7 +66,7 @@ impl Connection {
         let service = Refusing.serve_with_lifecycle(tap, lifecycle).await.ok()?;
         opener.open();
         service.peer().set_response_cache_config(ClientCacheConfig::disabled()).await;
-        Some(Self { service, listed: AtomicBool::new(false) })
+        Some(Self { service, listed: AtomicBool::new(false), given_up: AtomicBool::new(false) })
     }
 
     pub(super) fn peer(&self) -> &Peer<RoleClient> {
@@ -54,7 +74,13 @@ impl Connection {
     }
 
     pub(super) fn is_open(&self) -> bool {
-        !self.service.is_closed() && !self.peer().is_transport_closed()
+        let given_up = self.given_up.load(Ordering::Acquire);
+        !given_up && !self.service.is_closed() && !self.peer().is_transport_closed()
+    }
+
+    /// Lets the next user make a new connection. Takes no lock: an outcome must not wait for whoever is connecting.
+    pub(super) fn give_up(&self) {
+        self.given_up.store(true, Ordering::Release);
     }
 
     /// The tools as the upstream lists them now.
@@ -63,7 +89,10 @@ impl Connection {
         let mut cursor = None;
         for _ in 0..MOST_PAGES {
             let request = PaginatedRequestParams::default().with_cursor(cursor);
-            let page = self.peer().list_tools(Some(request)).await.map_err(ListFault::Service)?;
+            let question = Question(Some(self));
+            let page = self.peer().list_tools(Some(request)).await;
+            question.answered();
+            let page = page.map_err(ListFault::Service)?;
             tools.extend(page.tools);
             if tools.len() > MOST_TOOLS {
                 return Err(ListFault::Endless);

@@ -95,14 +95,6 @@ impl HttpUpstream {
         Some((connection, true))
     }
 
-    /// Lets go of a connection, unless another has taken its place already.
-    async fn forget(&self, connection: &Arc<Connection>) {
-        let mut slot = self.connection.lock().await;
-        if slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
-            *slot = None;
-        }
-    }
-
     async fn list(&self) -> Option<Vec<ToolDefinition>> {
         loop {
             let (connection, is_new) = self.connection().await?;
@@ -115,7 +107,7 @@ impl HttpUpstream {
                     let stale =
                         matches!(&fault, ListFault::Service(error) if outcome::breaks_connection(error));
                     if stale {
-                        self.forget(&connection).await;
+                        connection.give_up();
                     }
                     // A connection that was made before may have died since: a list can be asked for again.
                     if is_new || !stale {
@@ -132,7 +124,7 @@ impl HttpUpstream {
             return Attempt::NotSent;
         };
         if !matches!(timeout_at(deadline, connection.ensure_listed()).await, Ok(Ok(()))) {
-            self.forget(&connection).await;
+            connection.give_up();
             return Attempt::NotSent;
         }
         let left = deadline.saturating_duration_since(Instant::now());
@@ -145,7 +137,7 @@ impl HttpUpstream {
         if let Err(error) = &answer
             && outcome::breaks_connection(error)
         {
-            self.forget(&connection).await;
+            connection.give_up();
             if outcome::was_not_sent(error) {
                 return Attempt::NotSent;
             }

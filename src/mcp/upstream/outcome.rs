@@ -67,13 +67,23 @@ fn tool_result(result: ServerResult) -> Told {
             let is_error = result.is_error == Some(true);
             serde_json::to_value(result).map_or(Told::Other, |value| Told::Result { value, is_error })
         }
-        // Something in it that rmcp has no type for. It is a result all the same.
-        ServerResult::CustomResult(custom) if custom.0.get("content").is_some_and(Value::is_array) => {
-            let is_error = custom.0.get("isError") == Some(&Value::Bool(true));
-            Told::Result { value: custom.0, is_error }
-        }
+        ServerResult::CustomResult(custom) => untyped(custom.0),
         ServerResult::InputRequiredResult(_) => Told::InputRequired,
         ServerResult::CreateTaskResult(_) => Told::Task,
+        _ => Told::Other,
+    }
+}
+
+/// An answer with something in it that rmcp has no type for: by its own label a result all the same, or none. A legacy
+/// upstream labels nothing.
+fn untyped(value: Value) -> Told {
+    match value.get("resultType").map(Value::as_str) {
+        None | Some(Some("complete")) if value.get("content").is_some_and(Value::is_array) => {
+            let is_error = value.get("isError") == Some(&Value::Bool(true));
+            Told::Result { value, is_error }
+        }
+        Some(Some("input_required")) => Told::InputRequired,
+        Some(Some("task")) => Told::Task,
         _ => Told::Other,
     }
 }

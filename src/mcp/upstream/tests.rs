@@ -57,9 +57,13 @@ impl Raw {
         *self.act.lock().unwrap() = act;
     }
 
-    fn calls(&self) -> Vec<Value> {
+    fn asked(&self, method: &str) -> Vec<Value> {
         let ledger = self.ledger.lock().unwrap();
-        ledger.iter().filter(|message| message["method"] == "tools/call").cloned().collect()
+        ledger.iter().filter(|message| message["method"] == method).cloned().collect()
+    }
+
+    fn calls(&self) -> Vec<Value> {
+        self.asked("tools/call")
     }
 }
 
@@ -74,7 +78,10 @@ async fn answer(State(raw): State<Arc<Raw>>, body: Bytes) -> Response {
         "server/discover" => return error(&message["id"], -32601),
         "initialize" => json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
             "serverInfo": {"name": "raw", "version": "1"}}),
-        "tools/list" => raw.tools.lock().unwrap().clone(),
+        "tools/list" => {
+            let tools = raw.tools.lock().unwrap().clone();
+            if tools.is_null() { std::future::pending().await } else { tools }
+        }
         "tools/call" => {
             let act = raw.act.lock().unwrap().clone();
             match act {
@@ -213,6 +220,18 @@ async fn a_question_or_a_task_is_not_followed() {
     assert_eq!(outcome_of(Act::Result(task)).await, unknown(UnknownDetail::TaskStarted));
 }
 
+/// Neither has a type of the SDK's, and both have the `content` that a result would have.
+#[tokio::test]
+async fn what_says_itself_that_it_is_no_result_is_none_whatever_its_content() {
+    let labelled = |kind: &str| {
+        Act::Result(json!({"resultType": kind, "content": [{"type": "text", "text": "later"}],
+            "inputRequests": {"x": {"method": "vendor/ask", "params": {}}}}))
+    };
+    assert_eq!(outcome_of(labelled("input_required")).await, failed(FailureDetail::InputRequired));
+    assert_eq!(outcome_of(labelled("task")).await, unknown(UnknownDetail::TaskStarted));
+    assert_eq!(outcome_of(labelled("deferred")).await, unknown(UnknownDetail::UnexpectedAnswer));
+}
+
 #[tokio::test]
 async fn an_answer_of_another_kind_is_doubt() {
     for result in [json!({}), json!({"prompts": []}), json!({"content": "text"}), json!(5)] {
@@ -303,6 +322,28 @@ async fn tools_are_listed_afresh_and_a_list_without_end_is_none() {
     assert_ne!(before[0].version, after[0].version);
     *raw.tools.lock().unwrap() = json!({"tools": [], "nextCursor": "again"});
     assert!(upstream.tools().await.is_err());
+}
+
+/// What hangs stays in the SDK's connection, which holds only so many requests.
+#[tokio::test]
+async fn a_connection_on_which_a_list_never_came_is_given_up() {
+    let raw = Raw::start(true, Act::Hang).await;
+    let listed = raw.tools.lock().unwrap().clone();
+    *raw.tools.lock().unwrap() = Value::Null;
+    let upstream = upstream(&raw.address);
+    let is_asked = async {
+        while raw.asked("tools/list").is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    // Whoever waits gives up: its time is over, or it is itself no longer wanted.
+    tokio::select! {
+        _ = upstream.tools() => panic!("nobody answered"),
+        () = is_asked => {}
+    }
+    *raw.tools.lock().unwrap() = listed;
+    assert_eq!(upstream.tools().await.unwrap().len(), 1);
+    assert_eq!(raw.asked("server/discover").len(), 2);
 }
 
 #[tokio::test]
