@@ -281,8 +281,73 @@ fn json_text() -> impl Strategy<Value = String> {
     })
 }
 
+/// Objects and arrays in which the names on the way to the arguments stand at every level, in several spellings.
+fn body_text() -> impl Strategy<Value = String> {
+    let name = prop::sample::select(vec![
+        "params",
+        "par\\u0061ms",
+        "params ",
+        "Params",
+        "arguments",
+        "argument\\u0073",
+        "arguments\\u0000",
+        "name",
+        "",
+    ]);
+    let leaf =
+        prop::sample::select(vec!["0", "-0", "null", "\"arguments\"", "\"}\"", "\"\\\"\"", "[]", "{}"]);
+    leaf.prop_map(str::to_owned).prop_recursive(4, 40, 4, move |inner| {
+        prop_oneof![
+            1 => prop::collection::vec(inner.clone(), 0..4).prop_map(|items| format!("[{}]", items.join(" , "))),
+            4 => prop::collection::vec((name.clone(), inner), 0..4).prop_map(|members| {
+                let members: Vec<_> = members.iter().map(|(n, v)| format!("\"{n}\" :\n{v}")).collect();
+                format!("{{ {} }}", members.join(" ,\t"))
+            }),
+        ]
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    /// What is checked as the arguments is what a parser reads as the arguments.
+    #[test]
+    fn the_arguments_are_those_that_a_parser_finds(params in body_text(), other in body_text(), rest in body_text()) {
+        for body in [
+            params.clone(),
+            format!("{{\"params\":{params},\"x\":{other}}}"),
+            format!("{{\"x\":{other},\"params\":{{\"name\":{rest},\"arguments\" : {params} }}}}"),
+        ] {
+            if let Ok(envelope) = scan_body(body.as_bytes()) {
+                let parsed: Value = serde_json::from_str(&body).unwrap();
+                let expected = parsed.get("params").filter(|params| params.is_object()).and_then(|p| p.get("arguments"));
+                let found = envelope.arguments.map(|range| serde_json::from_str::<Value>(&body[range]).unwrap());
+                prop_assert_eq!(found.as_ref(), expected, "{}", body);
+            }
+        }
+    }
+
+    /// Any bytes: nothing panics, and nothing passes that serde_json refuses.
+    #[test]
+    fn bytes_that_are_no_json_do_not_pass(
+        text in json_text(),
+        cut in any::<prop::sample::Index>(),
+        removed in 0_usize..3,
+        extra in prop::collection::vec(any::<u8>(), 0..3),
+    ) {
+        let mut bytes = text.into_bytes();
+        let from = cut.index(bytes.len() + 1);
+        let to = (from + removed).min(bytes.len());
+        bytes.splice(from..to, extra);
+        let gate = scan_arguments(&bytes);
+        match serde_json::from_slice::<Value>(&bytes) {
+            Err(_) => prop_assert!(gate.is_err(), "{:?}", bytes),
+            Ok(_) => prop_assert!(
+                !matches!(gate, Err(Fault::Envelope(EnvelopeFault::Grammar { .. } | EnvelopeFault::NotUtf8 { .. }))),
+                "{:?}", bytes
+            ),
+        }
+    }
 
     /// What the gate accepts, serde_json accepts; its canonical form passes again and is a fixed point; and the second
     /// implementation of RFC 8785 agrees on it.
