@@ -12,8 +12,7 @@ use super::digest::ToolVersion;
 use super::ids::{ToolName, UpstreamName};
 use super::ijson::{self, EnvelopeFault, Fault, ValueFault};
 
-/// The largest arguments of a gated call, raw and canonical, in bytes (DESIGN.md section 12).
-pub const MAX_ARGUMENTS: usize = 256 * 1024;
+pub use super::ijson::MAX_ARGUMENTS;
 
 /// The property of a gated tool's arguments that carries the token; taken off before anything else looks at them.
 pub const TOKEN_ARGUMENT: &str = "approval_token";
