@@ -46,7 +46,7 @@ fn the_example_is_accepted_and_explained() {
       upstreams  shop
       rules
         deletions: require_approval for shop/delete_*
-          risk    critical
+          risk    high
           needs   2 of data-owners, not the agent's owner
           asks    slack:main/C0DATA
           within  10m to decide, 10m to redeem

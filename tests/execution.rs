@@ -302,3 +302,39 @@ async fn an_agent_withdraws_what_is_pending_or_approved_and_nothing_else() {
     assert_eq!(world.shop.ledger().len(), 1);
     world.finish().await;
 }
+
+/// What the card said of environment and owner must still be so at the redemption.
+#[tokio::test]
+async fn a_changed_environment_or_owner_voids_the_approval() {
+    for (from, to) in [
+        ("environment = \"production\"", "environment = \"staging\""),
+        ("owner = \"ana\"", "owner = \"ben\""),
+    ] {
+        let mut world = World::start().await;
+        let (action, token) = world.approved().await;
+        world.write("undersign.toml", &world.read("undersign.toml").replace(from, to));
+        world.restart().await;
+        let answer = world.agent(BOT_KEY).call_with_token("refund_order", refund(), &token).await;
+        assert_eq!(answer.code(), "policy_changed", "{to}");
+        assert_eq!(answer.meta()["state"], "invalidated");
+        assert_eq!(world.state(&action).await, "invalidated");
+        assert!(world.shop.ledger().is_empty());
+        world.finish().await;
+    }
+}
+
+/// A relayed call whose answer is lost was perhaps made: the agent must not be told that nothing was done.
+#[tokio::test]
+async fn an_allowed_call_without_an_answer_is_doubt() {
+    let world = World::start().await;
+    world.shop.script("refund_order", Behaviour::DropAfter);
+    let answer =
+        world.agent(BOT_KEY).call("refund_order", json!({"order_id": "A-17", "amount_cents": 100})).await;
+    assert_eq!(answer.code(), "outcome_unknown");
+    assert_eq!(world.shop.effects().len(), 1);
+    world.shop.stop().await;
+    let answer =
+        world.agent(BOT_KEY).call("refund_order", json!({"order_id": "A-17", "amount_cents": 100})).await;
+    assert_eq!(answer.code(), "unavailable");
+    world.finish().await;
+}

@@ -244,3 +244,20 @@ async fn a_change_while_the_card_is_being_finished_shows_at_once() {
     }
     panic!("a withdrawn action still has buttons");
 }
+
+/// A card whose post was answered by nobody is learnt from a late click, and then shows how things stand.
+#[tokio::test]
+async fn a_card_that_was_left_behind_loses_its_buttons_when_it_is_found() {
+    let world = World::start().await;
+    world.slack.fail("chat.postMessage", 1, &Fault::DropAfter);
+    let parked = world.agent(BOT_KEY).call("refund_order", refund()).await;
+    world.wait_audit("posted", 1).await;
+    let cards = world.slack.messages(CHANNEL);
+    assert_eq!(cards.len(), 2);
+    assert_eq!(world.press(BEN, &cards[1], "undersign_deny").await, StatusCode::OK);
+    assert_eq!(world.agent(BOT_KEY).approval(&parked.action_id(), 30).await.code(), "denied");
+    assert_eq!(world.press(CYD, &cards[0], "undersign_approve").await, StatusCode::OK);
+    assert!(world.note_to(CYD).await.contains("it was denied"));
+    world.card_where(|card| card.ts == cards[0].ts && card.buttons().is_empty()).await;
+    world.finish().await;
+}

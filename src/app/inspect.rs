@@ -104,7 +104,10 @@ impl App {
                 }
             }
             State::Executed { outcome } => {
-                answer.outcome = outcome.result().cloned();
+                answer.outcome = outcome.result().filter(|result| !result.is_null()).cloned();
+                if answer.outcome.is_none() && code == Code::Succeeded {
+                    answer = answer.detail("Its result was too large to be kept.");
+                }
                 if let Some(detail) = outcome.detail() {
                     answer = answer.detail(format!("Detail: {detail}."));
                 }

@@ -155,6 +155,8 @@ struct Inner {
     parts: Parts,
     /// Wakes waiting agents when something was decided here; they look again now and then anyway.
     changed: Notify,
+    /// Bounds how many schema checks run at once.
+    checks: Arc<Semaphore>,
     /// Bounds how many outbox rows are worked off at once.
     hands: Arc<Semaphore>,
     /// Names this process in leases and claims.
@@ -177,6 +179,7 @@ impl App {
         Self(Arc::new(Inner {
             parts,
             changed: Notify::new(),
+            checks: Arc::new(Semaphore::new(4)),
             hands: Arc::new(Semaphore::new(deliver::HANDS)),
             replica: hex::encode(id),
         }))

@@ -50,8 +50,10 @@ pub enum Relayed {
         /// Its data.
         data: Option<Value>,
     },
-    /// Nothing came back in time.
-    Unavailable,
+    /// Nothing was sent.
+    NotSent,
+    /// The call was or may have been sent, and no answer is known.
+    Unknown,
 }
 
 /// Posts and edits cards at one installation.

@@ -78,8 +78,8 @@ impl App {
             }
         };
         let nonce = self.prove(&action, &presented).await?;
-        self.check_standing(&action, &nonce).await?;
         self.check_content(caller, call, &action).await?;
+        self.check_standing(&action, &nonce).await?;
         self.check_outside(caller, call, &action, gate).await?;
         let Some((_, upstream)) = self.upstream(&caller.tenant, &call.upstream) else {
             return Err(invalid());
@@ -172,9 +172,12 @@ impl App {
         if definition.is_none_or(|tool| tool.version != action.binding.tool_version) {
             return self.void(action, Code::ToolChanged).await;
         }
+        // What the card said of upstream and owner must still be so.
         let same = gate.is_some_and(|gate| {
             gate.policy_version == action.binding.policy_version
                 && gate.requirement == action.binding.requirement
+                && upstream.environment == action.binding.environment
+                && caller.owner == action.binding.owner
         });
         if !same {
             return self.void(action, Code::PolicyChanged).await;
@@ -202,9 +205,14 @@ impl App {
     }
 
     async fn void(&self, action: &Action, code: Code) -> Result<(), Stop> {
-        self.db.invalidate(&action.binding.tenant, action.id(), code.as_str()).await?;
+        let tenant = &action.binding.tenant;
+        let voided = self.db.invalidate(tenant, action.id(), code.as_str()).await?;
         self.wake_waiters();
-        Err(self.about(action, code).into())
+        let Some(now) = self.db.action(tenant, action.id()).await? else {
+            return Err(Answer::plain(Code::InvalidToken).into());
+        };
+        // Something else was faster, a deny perhaps: that is the answer then.
+        Err(if voided { self.about(&now, code) } else { self.answer(&now).await? }.into())
     }
 
     /// A genuine token in the wrong hands is worth an audit event; the answer does not wait for it.

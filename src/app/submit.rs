@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::ports::Relayed;
-use super::schema::{SchemaFault, validate};
+use super::schema::SchemaFault;
 use super::{App, Caller, DENIAL_MEMORY, Reply, TenantEntry, ToolCall, UpstreamEntry};
 use crate::domain::answer::{Answer, Code};
 use crate::domain::audit::{Erasable, Event};
@@ -13,6 +13,7 @@ use crate::domain::ids::ActionId;
 use crate::domain::place::Place;
 use crate::domain::policy::{Allowed, CallFacts, Decision, Gate};
 use crate::domain::token;
+use crate::domain::visible::visible;
 use crate::storage::{self, NewAction, Parked};
 
 /// The longest run id that is bound, in bytes.
@@ -33,7 +34,8 @@ impl App {
     pub async fn call(&self, caller: &Caller, call: ToolCall) -> Reply {
         let (app, caller) = (self.clone(), caller.clone());
         let work = self.tasks.spawn(async move { app.submit(caller, call).await });
-        work.await.unwrap_or_else(|_| Answer::plain(Code::Unavailable).into())
+        // A task that panicked may have got as far as the upstream: doubt is not called nothing.
+        work.await.unwrap_or_else(|_| Answer::plain(Code::OutcomeUnknown).into())
     }
 
     async fn submit(&self, caller: Caller, call: ToolCall) -> Reply {
@@ -90,8 +92,11 @@ impl App {
         match upstream.port.relay(permit, &call.tool, arguments).await {
             Relayed::Result(result) => Reply::Upstream(result),
             Relayed::Error { code, message, data } => Reply::UpstreamError { code, message, data },
-            Relayed::Unavailable => Answer::plain(Code::Unavailable)
-                .detail("The upstream gave no answer; the call may have been sent.")
+            Relayed::NotSent => Answer::plain(Code::Unavailable)
+                .detail("The upstream can't be reached; nothing was sent.")
+                .into(),
+            Relayed::Unknown => Answer::plain(Code::OutcomeUnknown)
+                .detail("The call was sent and the upstream gave no answer.")
                 .into(),
         }
     }
@@ -130,7 +135,7 @@ impl App {
         if definition.owns_token_argument() {
             return Answer::plain(Code::NotAllowed).into();
         }
-        match validate(definition.input_schema(), arguments.value()) {
+        match self.validate(&definition, &arguments).await {
             Ok(()) => {}
             Err(SchemaFault::Unfit(place)) => {
                 return Answer::plain(Code::InvalidArguments)
@@ -246,7 +251,10 @@ fn argument_refusal(fault: &ArgumentFault) -> Answer {
         ArgumentFault::NotAnObject | ArgumentFault::Malformed(_) => Code::InvalidArguments,
         ArgumentFault::Unsupported(_) => Code::UnsupportedValue,
     };
-    let detail = fault.to_string();
+    let mut detail = fault.to_string();
+    if let ArgumentFault::Unsupported(fault) = fault {
+        detail = format!("{}. It is at {}", detail.trim_end_matches('.'), visible(fault.pointer().as_str()));
+    }
     let mut sentence = detail.clone();
     if let Some(first) = detail.chars().next() {
         sentence = first.to_uppercase().collect::<String>() + &detail[first.len_utf8()..];

@@ -186,8 +186,14 @@ fn rule(reader: &mut Reader, at: usize, mut table: Table) -> Option<RuleDefiniti
 fn approval(section: &mut Section<'_>) -> ApprovalDefinition {
     let risk = match section.optional::<String>("risk").as_deref() {
         None => Risk::High,
+        // A second confirmation is what `critical` means; without it one click would do.
+        Some("critical") => {
+            let message = "\"critical\" asks each approver a second time, which is not available in this version: write \"high\"";
+            section.fault("risk", message);
+            Risk::Critical
+        }
         Some(text) => Risk::parse(text).unwrap_or_else(|| {
-            section.fault("risk", "must be \"medium\", \"high\" or \"critical\"");
+            section.fault("risk", "must be \"medium\" or \"high\"");
             Risk::Critical
         }),
     };

@@ -160,20 +160,28 @@ impl Db {
         Ok(())
     }
 
-    /// Learns a message's id from a click that came before it was stored. `false`: another id is known.
+    /// Learns a message's id from a click that came before it was stored, and has the message shown as things stand: it
+    /// may have been left behind. `false`: another id is known.
     ///
     /// # Errors
     /// The database.
     pub async fn learn_message(&self, handle: &str, message: &str) -> Result<bool> {
         let learnt = sqlx::query!(
-            "UPDATE cards SET message_id = $2 WHERE handle = $1 AND (message_id IS NULL OR message_id = $2)",
+            "WITH c AS (
+               UPDATE cards SET message_id = $2 WHERE handle = $1 AND (message_id IS NULL OR message_id = $2)
+               RETURNING action_id, tenant, platform || ':' || installation || '/' || channel AS place
+             ), o AS (
+               INSERT INTO outbox (action_id, tenant, destination, kind)
+               SELECT action_id, tenant, place, 'card' FROM c ON CONFLICT DO NOTHING
+             )
+             SELECT place FROM c",
             handle,
             message,
         )
-        .execute(&self.pool)
+        .fetch_optional(&self.pool)
         .await;
         match learnt.map_err(Error::from) {
-            Ok(done) => Ok(done.rows_affected() == 1),
+            Ok(learnt) => Ok(learnt.is_some()),
             // The message is another card already: it can't be this one.
             Err(Error::Conflict(_)) => Ok(false),
             Err(error) => Err(error),

@@ -96,7 +96,7 @@ reversible = "no"
 name = "deletions"
 tools = ["shop/delete_customer"]
 decision = "require_approval"
-risk = "critical"
+risk = "high"
 approvers = [{ group = "payments", count = 2 }]
 post_to = ["slack:main/C0PAY00001"]
 [[rules]]

@@ -147,6 +147,8 @@ impl Teller<'_> {
         let arguments = self.arguments(99_000);
         let parked = self.set.agent.call("shop__refund_order", arguments.clone()).await?;
         expect(&parked, Some("approval_pending"))?;
+        agent_calls("shop__refund_order", "990.00");
+        println!("  It is parked, and Ben presses Deny.");
         let card = self.card(&parked.action(), |_| true).await?;
         self.press(BEN, &card, "undersign_deny").await?;
         let answer = self.set.agent.approval(&parked.action()).await?;
@@ -162,6 +164,8 @@ impl Teller<'_> {
         title("The agent withdraws a request");
         let before = self.calls();
         let parked = self.set.agent.call("shop__refund_order", self.arguments(7_700)).await?;
+        agent_calls("shop__refund_order", "77.00");
+        println!("  It is parked; then the agent calls undersign_cancel.");
         let card = self.card(&parked.action(), |_| true).await?;
         let answer = self.set.agent.call("undersign_cancel", json!({ "action_id": parked.action() })).await?;
         told(&answer);
@@ -177,13 +181,16 @@ impl Teller<'_> {
     async fn expire(&self, (arguments, action): &(Value, String)) -> Step<()> {
         title("Nobody decides about a deployment within its ten seconds");
         let before = self.calls();
+        println!(
+            "  At the beginning of this story the agent has called shop__deploy, and nobody has pressed anything."
+        );
         let answer = self.set.agent.approval(action).await?;
         told(&answer);
         expect(&answer, Some("expired"))?;
         let card = self.card(action, |card| card.as_text().contains("Time ran out")).await?;
         check(card.buttons().is_empty(), "the expired card has no buttons")?;
         let forged = self.set.agent.call_with("shop__deploy", arguments.clone(), "ust1.k1.made.up").await?;
-        println!("  The agent makes a token up.");
+        println!("  The agent makes up a token for it.");
         told(&forged);
         expect(&forged, Some("invalid_token"))?;
         self.ledger(before)

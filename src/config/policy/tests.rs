@@ -199,7 +199,7 @@ fn the_faults_of_all_files_come_at_once() {
     );
     std::fs::create_dir(directory.0.join("e.toml")).unwrap();
     insta::assert_snapshot!(directory.load().unwrap_err(), @r#"
-    DIR/b.toml: rules.large-refunds.risk: must be "medium", "high" or "critical"
+    DIR/b.toml: rules.large-refunds.risk: must be "medium" or "high"
     DIR/c.toml: line 2 is not TOML
     DIR/e.toml: can't be read: is a directory
     DIR/a.toml: groups.empty: is empty, and nobody could approve: add people = ["…"] or slack_usergroups = ["installation/S…"]
@@ -260,7 +260,7 @@ fn every_fault_of_a_file_is_named_at_once() {
     team.toml: rules.r.step_up: is not available in this version: remove it
     team.toml: rules.r.decision: must be "allow", "require_approval" or "deny"
     team.toml: rules.s.tools: is missing: it must be a list
-    team.toml: rules.s.risk: must be "medium", "high" or "critical"
+    team.toml: rules.s.risk: must be "medium" or "high"
     team.toml: rules.s.approvers.group: is missing: it must be a string
     team.toml: rules.s.approvers.gruop: is not a known key: remove it, or correct its spelling
     team.toml: rules.s.post_to: is missing: it must be a list
@@ -275,4 +275,13 @@ fn broken_toml_names_its_line_and_not_its_content() {
     let (definition, faults) = read("team.toml", "a = 1\nsecret = hunter2");
     assert_eq!(definition, None);
     assert_eq!(faults[0].to_string(), "team.toml: line 2 is not TOML");
+}
+
+#[test]
+fn critical_is_refused_as_long_as_nothing_asks_a_second_time() {
+    let text = "[[rules]]\nname = \"r\"\ntools = [\"shop/x\"]\ndecision = \"require_approval\"\nrisk = \"critical\"\n\
+                approvers = [{ group = \"pay\" }]\npost_to = [\"slack:main/C1\"]\n";
+    let (_, faults) = super::read("team.toml", text);
+    assert_eq!(faults.len(), 1);
+    assert!(faults[0].message.contains("asks each approver a second time"), "{}", faults[0]);
 }

@@ -9,6 +9,9 @@ use crate::domain::answer::{Answer, META_KEY};
 use crate::domain::visible::visible;
 
 /// Who answers, in `_meta` of every modern result.
+/// What our own keys in `_meta` begin with.
+const OUR_PREFIX: &str = "dev.undersign/";
+
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
 /// The longest part of an unknown name that is said back, in characters.
@@ -45,6 +48,8 @@ fn upstream(value: &Value) -> CallToolResult {
     result.result_type = Some(ResultType::COMPLETE);
     if let Some(meta) = &mut result.meta {
         meta.0.remove(SERVER_INFO);
+        // Nobody but us speaks as us.
+        meta.0.retain(|key, _| !key.starts_with(OUR_PREFIX));
     }
     result.meta = result.meta.filter(|meta| !meta.0.is_empty());
     result

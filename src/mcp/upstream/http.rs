@@ -163,7 +163,7 @@ impl HttpUpstream {
     /// One attempt, for a call that policy allows.
     pub(super) async fn relay_once(&self, call: &Call<'_>) -> Relayed {
         match self.attempt(call, Instant::now() + self.timeout).await {
-            Attempt::NotSent => Relayed::Unavailable,
+            Attempt::NotSent => Relayed::NotSent,
             Attempt::Sent(answer) => outcome::relayed(*answer),
         }
     }

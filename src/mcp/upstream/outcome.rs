@@ -45,7 +45,7 @@ pub(super) fn relayed(answer: Answer) -> Relayed {
         Err(ServiceError::McpError(error)) => {
             Relayed::Error { code: error.code.0, message: error.message.into_owned(), data: error.data }
         }
-        Err(_) => Relayed::Unavailable,
+        Err(_) => Relayed::Unknown,
     }
 }
 

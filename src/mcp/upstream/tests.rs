@@ -279,7 +279,7 @@ async fn what_cannot_be_connected_was_not_sent() {
     let upstream = upstream(&address);
     let outcome = execute(&upstream, Duration::from_millis(300)).await;
     assert_eq!(outcome, failed(FailureDetail::NotSent));
-    assert_eq!(relay(&upstream).await, Relayed::Unavailable);
+    assert_eq!(relay(&upstream).await, Relayed::NotSent);
     assert!(upstream.tools().await.is_err());
 }
 
@@ -358,5 +358,5 @@ async fn a_relayed_call_comes_back_as_it_was_answered() {
     raw.act(Act::Result(json!({"resultType": "input_required", "requestState": "s"})));
     assert!(matches!(relay(&upstream).await, Relayed::Error { code: -32603, data: None, .. }));
     raw.act(Act::Raw(502, "oops".to_owned()));
-    assert_eq!(relay(&upstream).await, Relayed::Unavailable);
+    assert_eq!(relay(&upstream).await, Relayed::Unknown);
 }
