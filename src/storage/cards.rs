@@ -167,12 +167,17 @@ impl Db {
     /// The database.
     pub async fn learn_message(&self, handle: &str, message: &str) -> Result<bool> {
         let learnt = sqlx::query!(
-            "WITH c AS (
-               UPDATE cards SET message_id = $2 WHERE handle = $1 AND (message_id IS NULL OR message_id = $2)
-               RETURNING action_id, tenant, platform || ':' || installation || '/' || channel AS place
+            "WITH known AS MATERIALIZED (
+               SELECT handle, message_id FROM cards WHERE handle = $1 FOR UPDATE
+             ), c AS (
+               UPDATE cards k SET message_id = $2 FROM known
+                WHERE k.handle = known.handle AND (known.message_id IS NULL OR known.message_id = $2)
+               RETURNING k.action_id, k.tenant, k.platform || ':' || k.installation || '/' || k.channel AS place,
+                 known.message_id IS NULL AS learnt
              ), o AS (
                INSERT INTO outbox (action_id, tenant, destination, kind)
-               SELECT action_id, tenant, place, 'card' FROM c ON CONFLICT DO NOTHING
+               SELECT action_id, tenant, place, 'card' FROM c WHERE learnt
+               ON CONFLICT (action_id, destination, kind, detail) DO UPDATE SET revision = outbox.revision + 1
              )
              SELECT place FROM c",
             handle,
