@@ -31,6 +31,9 @@ use crate::workers::{self, Beats};
 /// How long a stopping service waits for what is under way.
 const DRAIN: Duration = Duration::from_secs(30);
 
+/// How long signing the audit chain's heads may hold a stop up.
+const LAST_SIGNATURE: Duration = Duration::from_secs(3);
+
 /// Arguments of `serve`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -58,7 +61,7 @@ pub(super) async fn run(args: Args) -> Outcome {
 }
 
 /// SIGTERM or SIGINT.
-async fn stop_signal() {
+pub(super) async fn stop_signal() {
     use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
     tokio::select! {
@@ -92,7 +95,7 @@ pub struct Service {
     stop: CancellationToken,
     parts: JoinSet<&'static str>,
     tasks: TaskTracker,
-    db: Db,
+    app: App,
 }
 
 impl Service {
@@ -107,6 +110,12 @@ impl Service {
         }
         let db = Db::connect(url, config.database.max_connections).await?;
         db.check_schema().await?;
+        if db.may_change_audit_rows().await? {
+            tracing::warn!(
+                "this database role may change audit rows; triggers and the chain stand against that, \
+                 deploy/postgres/roles.sql makes a role that may not"
+            );
+        }
         let server = &config.server;
         let agents = listen("server.agents_listen", server.agents_listen).await?;
         let callbacks = listen("server.callbacks_listen", server.callbacks_listen).await?;
@@ -121,7 +130,7 @@ impl Service {
         let tenants = tenants(config.tenants)?;
         announce(&db, &tenants).await?;
         let app = App::new(Parts {
-            db: db.clone(),
+            db,
             tenants,
             chats,
             keys: config.token_keys,
@@ -152,12 +161,12 @@ impl Service {
                 name
             });
         }
-        let loops = stop.clone();
+        let (loops, worker) = (stop.clone(), app.clone());
         parts.spawn(async move {
-            workers::run(app, Beats::default(), loops).await.err().unwrap_or("the worker loops ended")
+            workers::run(worker, Beats::default(), loops).await.err().unwrap_or("the worker loops ended")
         });
         tracing::info!(agents = %addresses[0], callbacks = %addresses[1], admin = %addresses[2], "ready");
-        Ok(Self { addresses, stop, parts, tasks, db })
+        Ok(Self { addresses, stop, parts, tasks, app })
     }
 
     /// Where agents connect.
@@ -184,7 +193,7 @@ impl Service {
         }
     }
 
-    /// Stops accepting, waits for what is under way, closes the pool.
+    /// Stops accepting, waits for what is under way, signs the audit chain's heads, closes the pool.
     pub async fn stop(mut self) {
         self.stop.cancel();
         self.tasks.close();
@@ -195,7 +204,11 @@ impl Service {
         if drained.await.is_err() {
             tracing::error!("stopped before everything under way had ended");
         }
-        self.db.close().await;
+        let closed = tokio::time::timeout(LAST_SIGNATURE, self.app.close_audit()).await;
+        if let Ok(Err(error)) = closed {
+            tracing::warn!(%error, "the heads of the audit chain could not be signed at the end");
+        }
+        self.app.db.close().await;
     }
 }
 

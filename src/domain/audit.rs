@@ -82,6 +82,8 @@ pub enum Event {
     Failed { detail: &'static str },
     /// No result is known.
     OutcomeUnknown { detail: &'static str },
+    /// Its arguments, and every row that held them, were removed for good.
+    Erased {},
     /// A policy came into force.
     PolicyLoaded { policy_sha256: String, upstreams: Vec<UpstreamName> },
 }

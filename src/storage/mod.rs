@@ -8,10 +8,13 @@ mod actions;
 mod audit;
 mod callbacks;
 mod cards;
+mod chain;
+mod erase;
 mod error;
 mod intents;
 mod outbox;
 mod row;
+mod verify;
 mod votes;
 
 use std::future::Future;
@@ -23,9 +26,10 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, types::PgInterval}
 use sqlx::{ConnectOptions as _, Connection as _};
 
 pub use actions::{NewAction, Parked};
-pub use audit::{ExportCursor, ExportedEvent};
 pub use callbacks::StoredPress;
 pub use cards::{CardRow, PostTarget};
+pub use chain::{ChainRow, Head, HeadToSign};
+pub use erase::Erased;
 pub use error::Error;
 pub use intents::{Claim, ClaimRequest, Sending, Swept};
 pub use outbox::{Job, JobKind};
