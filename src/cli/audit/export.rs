@@ -5,9 +5,8 @@ use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio_util::sync::CancellationToken;
 
 use super::super::serve::stop_signal;
@@ -108,7 +107,6 @@ async fn follow(db: &Db, export: &mut Export) -> Result<(), Stop> {
         tokio::time::sleep(PATIENCE).await;
         std::process::exit(0);
     });
-    let mut left = std::pin::pin!(reader_left());
     while !stop.is_cancelled() {
         // A database that is away for a while is no reason to lose the place.
         match pass(db, export).await {
@@ -117,9 +115,11 @@ async fn follow(db: &Db, export: &mut Export) -> Result<(), Stop> {
             }
             other => other?,
         }
+        if reader_left() {
+            return Err(Stop::ReaderLeft);
+        }
         tokio::select! {
             () = stop.cancelled() => {}
-            () = &mut left => return Err(Stop::ReaderLeft),
             () = tokio::time::sleep(FOLLOW_EVERY) => {}
         }
     }
@@ -136,14 +136,13 @@ async fn pass(db: &Db, export: &mut Export) -> Result<(), Stop> {
     export.flush()
 }
 
-/// Ends when the reading end of standard output is closed; what is no pipe has none.
-async fn reader_left() {
-    if let Ok(stdout) = AsyncFd::register_with_interest(std::io::stdout(), Interest::ERROR)
-        && stdout.ready(Interest::ERROR).await.is_ok()
-    {
-        return;
-    }
-    std::future::pending().await
+/// Whether the reading end of standard output is closed; what is no pipe has none. Otherwise a stream with nothing to
+/// write would never find out.
+fn reader_left() -> bool {
+    let stdout = std::io::stdout();
+    let mut ends = [PollFd::new(&stdout, PollFlags::empty())];
+    let looked = poll(&mut ends, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    looked.is_ok() && ends[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
 impl Export {
