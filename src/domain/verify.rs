@@ -44,8 +44,8 @@ struct Chain {
 struct Seen {
     prev: Hash,
     hash: Hash,
-    /// What the hash should be, when it is not.
-    recomputed: Option<Hash>,
+    /// Whether the hash is not that of the content: told once, at this place.
+    changed: bool,
 }
 
 /// A row whose hash is not that of its content.
@@ -108,8 +108,8 @@ impl Checker {
             found.push((What::Reordered, format!("stands behind seq {}", chain.last_seen)));
         }
         chain.last_seen = chain.last_seen.max(seq);
-        let recomputed = (computed != hash).then_some(computed);
-        if recomputed.is_some() {
+        let changed = computed != hash;
+        if changed {
             chain.suspects.push(Suspect { seq, prev, hash, line: line.clone() });
         }
         match chain::shown(line) {
@@ -123,10 +123,10 @@ impl Checker {
                 found.push((What::Edited, detail.to_owned()));
             }
         }
-        if whole && kind == "erased" && recomputed.is_none() {
+        if whole && kind == "erased" && !changed {
             chain.erasures.extend(line.get("action_id").and_then(Value::as_str).map(str::to_owned));
         }
-        chain.rows.entry(seq).or_insert(Seen { prev, hash, recomputed });
+        chain.rows.entry(seq).or_insert(Seen { prev, hash, changed });
         for (what, detail) in found {
             self.fault(what, Some(tenant), Some(seq), detail);
         }
@@ -157,7 +157,7 @@ impl Checker {
     pub fn gone(&mut self, tenant: &str, seq: i64, prev: Hash, hash: Hash, event: i64) {
         let chain = self.chains.entry(tenant.to_owned()).or_default();
         chain.last_seen = seq;
-        chain.rows.insert(seq, Seen { prev, hash, recomputed: None });
+        chain.rows.insert(seq, Seen { prev, hash, changed: false });
         chain.gone.insert(seq, event);
     }
 
@@ -165,7 +165,7 @@ impl Checker {
     pub fn misplaced(&mut self, tenant: &str, seq: i64, prev: Hash, hash: Hash) {
         let chain = self.chains.entry(tenant.to_owned()).or_default();
         chain.last_seen = seq;
-        chain.rows.insert(seq, Seen { prev, hash, recomputed: None });
+        chain.rows.insert(seq, Seen { prev, hash, changed: false });
         let detail = "edited: its event is not one of this tenant's".to_owned();
         self.fault(What::Edited, Some(tenant), Some(seq), detail);
     }
@@ -227,8 +227,8 @@ impl Checker {
         let mut before: Option<(i64, &Seen)> = None;
         for (seq, row) in &chain.rows {
             let (expected, link) = match before {
-                Some((last, seen)) => (last + 1, Some((seen.hash, seen.recomputed))),
-                None => (self.after + 1, (self.after == 0).then_some((GENESIS, None))),
+                Some((last, seen)) => (last + 1, (!seen.changed).then_some(seen.hash)),
+                None => (self.after + 1, (self.after == 0).then_some(GENESIS)),
             };
             if *seq > expected {
                 let last = seq - 1;
@@ -238,14 +238,9 @@ impl Checker {
                     format!("missing, as is every row up to seq {last}")
                 };
                 self.fault(What::Missing, Some(tenant), Some(expected), which);
-            } else if let Some((hash, recomputed)) = link {
-                // A row with a changed hash is told once, at its own place.
-                let holds = row.prev == hash || recomputed == Some(row.prev);
-                if !holds && row.recomputed.is_none() {
-                    let detail =
-                        format!("prev is not the hash of seq {}: one of the two was edited", seq - 1);
-                    self.fault(What::Edited, Some(tenant), Some(*seq), detail);
-                }
+            } else if link.is_some_and(|hash| hash != row.prev) && !row.changed {
+                let detail = format!("prev is not the hash of seq {}: one of the two was edited", seq - 1);
+                self.fault(What::Edited, Some(tenant), Some(*seq), detail);
             }
             before = Some((*seq, row));
         }
