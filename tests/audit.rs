@@ -228,6 +228,7 @@ fn follow(world: &World, arguments: &[&str]) -> Child {
 async fn a_follower_gets_rows_as_they_come_and_ends_when_told() {
     let world = World::start().await;
     world.park().await;
+    world.wait_audit("posted", 1).await;
     let have = rows(&world.export(&["--tenant", "acme"])).len();
     let mut child = follow(&world, &["--after", &have.to_string()]);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
