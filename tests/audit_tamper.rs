@@ -5,8 +5,7 @@
 mod harness;
 
 use harness::{BOT_KEY, World, refund};
-use serde_json::{Value, json};
-use sqlx::AssertSqlSafe;
+use serde_json::Value;
 use undersign::domain::chain;
 
 const TABLES: [&str; 6] =
@@ -295,16 +294,6 @@ async fn a_chain_that_is_shorter_than_what_was_signed_is_not_signed_again() {
         signed, 1,
         "the loading of the policy is one row, which does not reach the place that was signed"
     );
-    assert_eq!(evidence.world.verify(&[]).0, 1);
-    let (_, report) = evidence.world.verify(&[]);
-    assert!(
-        report["faults"].as_array().unwrap().iter().any(|fault| fault["what"] == "truncated"),
-        "{report}"
-    );
-    assert_eq!(
-        json!(last),
-        report["faults"].as_array().unwrap().last().unwrap()["seq"]
-            .as_i64()
-            .map_or(json!(null), |_| json!(last))
-    );
+    let found = evidence.found(&[]);
+    assert!(found.iter().any(|(_, what)| what == "truncated"), "{found:?}");
 }

@@ -54,13 +54,19 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("X04", "execution", "x04_a_row_edited_after_the_approval_is_refused_with_an_alarm"),
     ("X09", "execution", "x09_errors_of_the_upstream_spend_the_token_and_are_not_tried_again"),
     ("X10", "execution", "x10_an_intent_has_one_idempotency_key_and_no_two_share_one"),
+    ("A12", "authority", "a12_no_command_no_route_and_no_tool_approves"),
+    ("L05", "audit", "l05_a_dump_holds_nothing_that_can_be_used"),
+    ("O07", "audit_roles", "o07_the_services_role_serves_and_cannot_change_the_trail"),
+    ("O07", "audit_roles", "o07_without_its_right_to_write_audit_rows_nothing_goes_on"),
+    ("O07", "audit_tamper", "o07_whatever_a_superuser_does_to_audit_rows_is_found_where_it_was_done"),
+    ("O07", "audit_tamper", "o07_a_chain_that_was_rewritten_whole_does_not_fit_a_checkpoint"),
     ("tool_changed", "execution", "a_tool_that_changed_after_the_approval_is_not_called"),
 ];
 
 /// The cases that this version must prove.
 const REQUIRED: &str = "B01 B03 B05 B07 B08 B09 B10 B12 B13 B14 B15 B16 B17 B18 T01 T02 T03 T04 T05 T06 T07 T08 T14 \
     S01 S02 S03 S04 S05 S06 S07 S08 S09 S10 S13 S14 S16 A01 A02 A06 A08 A10 P01 P02 P03 P05 R05 X01 X03 X04 X09 X10 \
-    tool_changed";
+    A12 L05 O07 tool_changed";
 
 #[test]
 fn every_required_case_has_a_test_and_every_row_is_true() {

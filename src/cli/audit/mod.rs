@@ -7,6 +7,7 @@ mod receipt;
 mod verify;
 
 use std::path::Path;
+use std::sync::Once;
 
 use secrecy::ExposeSecret as _;
 
@@ -46,9 +47,14 @@ pub(super) async fn run(args: Args) -> Outcome {
     }
 }
 
+/// A database that does not answer is no answer: not that of a broken chain either.
+fn no_answer(error: storage::Error) -> Failure {
+    Failure::usage(format!("the database: {error}"))
+}
+
 async fn open(database: &DatabaseConfig) -> Result<Db, Failure> {
-    let db = Db::connect(database.url.expose_secret(), 2).await?;
-    db.check_schema().await?;
+    let db = Db::connect(database.url.expose_secret(), 2).await.map_err(no_answer)?;
+    db.check_schema().await.map_err(no_answer)?;
     Ok(db)
 }
 
@@ -59,14 +65,17 @@ async fn open_at(config: &Path) -> Result<Db, Failure> {
 /// Gives the newest events their place first. A role that only reads leaves that to the service, which does it each
 /// second.
 async fn place_events(db: &Db) -> Result<(), Failure> {
+    static TOLD: Once = Once::new();
     match db.sequence_to_end().await {
         Err(storage::Error::Forbidden) => {
-            tracing::info!(
-                "this database role can't give events their place; those of the last second may be left out"
-            );
+            TOLD.call_once(|| {
+                tracing::info!(
+                    "this database role can't give events their place; those of the last second may be left out"
+                );
+            });
             Ok(())
         }
-        other => Ok(other?),
+        other => other.map_err(no_answer),
     }
 }
 

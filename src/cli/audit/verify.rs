@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::super::{Done, Failure, Outcome};
-use super::{open, place_events};
+use super::{no_answer, open, place_events};
 use crate::config;
 use crate::domain::checkpoint::{PublicKey, Signer};
 use crate::domain::ijson::{MAX_RECORD, scan_record};
@@ -71,7 +71,7 @@ pub(super) async fn run(args: Args) -> Outcome {
         (None, Some(database)) => {
             let db = open(&database).await?;
             place_events(&db).await?;
-            db.verify_audit(checker).await?
+            db.verify_audit(checker).await.map_err(no_answer)?
         }
         (None, None) => return Err(Failure::usage("--config or --file is needed")),
     };
