@@ -197,6 +197,7 @@ fn server_and_database_are_checked() {
         (server, "listen = \"127.0.0.1:8080\""),
         (server, "hold = \"25s\""),
         (server, "hold = \"0s\""),
+        (server, "hold = \"51s\""),
         (server, "hold = \"soon\""),
         (server, "allowed_hosts = [\"*\"]"),
         (server, "allowed_hosts = [\"gate.example\", \"gate.example:8443\", \"[::1]:80\"]"),
@@ -224,9 +225,11 @@ fn server_and_database_are_checked() {
     listen = "127.0.0.1:8080"
       -> server.listen: is not a known key: remove it, or correct its spelling
     hold = "25s"
-      -> server.hold: is not available in this version: remove it, or write "0s"
+      -> accepted
     hold = "0s"
       -> accepted
+    hold = "51s"
+      -> server.hold: must be from 0s to 50s: many clients give a request up after a minute
     hold = "soon"
       -> server.hold: must be a duration such as "25s", "10m" or "24h"
     allowed_hosts = ["*"]

@@ -3,6 +3,7 @@
 //! A loop that fails goes on at its next beat. A loop that panics ends the process: a service that only looks alive is
 //! worse than one that is restarted.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
+use crate::storage::{self, Heard};
 
 /// How often each loop looks when there is nothing to do.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +22,8 @@ pub struct Beats {
     pub inbox: Duration,
     /// Deadlines and abandoned claims.
     pub sweep: Duration,
+    /// Decisions that nothing told of.
+    pub look: Duration,
     /// Forgetting old presses.
     pub forget: Duration,
 }
@@ -30,6 +34,7 @@ impl Default for Beats {
             outbox: Duration::from_millis(250),
             inbox: Duration::from_secs(1),
             sweep: Duration::from_millis(500),
+            look: Duration::from_secs(2),
             forget: Duration::from_secs(600),
         }
     }
@@ -56,6 +61,12 @@ pub async fn run(app: App, beats: Beats, stop: CancellationToken) -> Result<(), 
         let app = a.clone();
         async move { app.sweep().await }
     }));
+    let a = app.clone();
+    loops.spawn(beat("look", beats.look, stop.clone(), move || {
+        let app = a.clone();
+        async move { app.look_for_waiters().await }
+    }));
+    loops.spawn(hear(app.clone(), stop.clone()));
     loops.spawn(beat("forget", beats.forget, stop.clone(), move || {
         let app = app.clone();
         async move { app.forget_presses().await.map(|_| 0) }
@@ -67,6 +78,32 @@ pub async fn run(app: App, beats: Beats, stop: CancellationToken) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// Hears what other replicas decide. What is missed while there is no connection, the slow look finds.
+async fn hear(app: App, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        let listening = async {
+            let mut listener = app.db.listen().await?;
+            app.heard(None);
+            loop {
+                app.heard(match listener.next().await? {
+                    Heard::Changed(action) => Some(action),
+                    Heard::Gap => None,
+                });
+            }
+        };
+        let ended: storage::Result<Infallible> = tokio::select! {
+            () = stop.cancelled() => return,
+            ended = listening => ended,
+        };
+        let Err(error) = ended;
+        tracing::warn!(%error, "other replicas are not heard; waiting agents are looked after more slowly");
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(Duration::from_secs(1)) => {}
+        }
+    }
 }
 
 /// One loop: again at once while there is work, after the beat otherwise.
