@@ -3,13 +3,14 @@
 //! A waiting agent costs one entry in a map and one small future: no connection, no thread, no timer but its own deadline.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
 use super::App;
 use crate::domain::ids::ActionId;
-use crate::storage;
+use crate::storage::{self, Heard};
 
 /// The most agents that wait at once on one replica; one more is answered at once, as if its time were over.
 const MOST_WAITING: usize = 20_000;
@@ -106,11 +107,19 @@ impl App {
         });
     }
 
-    /// Passes on what another replica says. `None`: something may have been missed, so everybody looks again.
-    pub fn heard(&self, action: Option<ActionId>) {
-        match action {
-            Some(action) => self.0.waiters.wake(action),
-            None => self.0.waiters.wake_all(),
+    /// Hears what other replicas change, until the connection is lost and can't be had again.
+    ///
+    /// # Errors
+    /// Why it ended.
+    pub async fn hear_changes(&self) -> storage::Result<Infallible> {
+        let mut listener = self.db.listen().await?;
+        // Whatever was said before is missed.
+        self.0.waiters.wake_all();
+        loop {
+            match listener.next().await? {
+                Heard::Changed(action) => self.0.waiters.wake(action),
+                Heard::Gap => self.0.waiters.wake_all(),
+            }
         }
     }
 

@@ -3,7 +3,6 @@
 //! A loop that fails goes on at its next beat. A loop that panics ends the process: a service that only looks alive is
 //! worse than one that is restarted.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::time::Duration;
 
@@ -11,7 +10,6 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::storage::{self, Heard};
 
 /// How often each loop looks when there is nothing to do.
 #[derive(Debug, Clone, Copy)]
@@ -83,21 +81,10 @@ pub async fn run(app: App, beats: Beats, stop: CancellationToken) -> Result<(), 
 /// Hears what other replicas decide. What is missed while there is no connection, the slow look finds.
 async fn hear(app: App, stop: CancellationToken) {
     while !stop.is_cancelled() {
-        let listening = async {
-            let mut listener = app.db.listen().await?;
-            app.heard(None);
-            loop {
-                app.heard(match listener.next().await? {
-                    Heard::Changed(action) => Some(action),
-                    Heard::Gap => None,
-                });
-            }
-        };
-        let ended: storage::Result<Infallible> = tokio::select! {
+        let Err(error) = tokio::select! {
             () = stop.cancelled() => return,
-            ended = listening => ended,
+            ended = app.hear_changes() => ended,
         };
-        let Err(error) = ended;
         tracing::warn!(%error, "other replicas are not heard; waiting agents are looked after more slowly");
         tokio::select! {
             () = stop.cancelled() => return,
