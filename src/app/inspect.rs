@@ -33,12 +33,13 @@ impl App {
                 }
             };
             let waiting = matches!(action.state, State::Pending | State::Executing { .. }) && !action.due;
-            if !waiting || Instant::now() >= deadline {
+            if !waiting || Instant::now() >= deadline || self.stop.is_cancelled() {
                 return self.answer(&action).await.unwrap_or_else(|_| Answer::plain(Code::Unavailable));
             }
             let next = deadline.min(Instant::now() + LOOK_AGAIN);
             tokio::select! {
                 () = changed => {}
+                () = self.stop.cancelled() => {}
                 () = tokio::time::sleep_until(next) => {}
             }
         }

@@ -21,6 +21,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::domain::answer::Answer;
@@ -145,6 +146,8 @@ pub struct Parts {
     pub entropy: Arc<dyn Entropy>,
     /// Work that outlives requests; shutdown waits for it.
     pub tasks: TaskTracker,
+    /// Cancelled when the service begins to stop: whoever waits answers with what is known.
+    pub stop: CancellationToken,
 }
 
 /// The application. Cheap to clone.

@@ -10,6 +10,7 @@ use url::Url;
 use super::Environment;
 use super::reader::{Reader, Section};
 use super::secret::{self, Rules};
+use crate::domain::network::Network;
 
 /// `[server]`.
 #[derive(Debug, Clone)]
@@ -26,6 +27,8 @@ pub struct ServerConfig {
     pub allowed_hosts: Vec<String>,
     /// Origins accepted from browsers.
     pub allowed_origins: Vec<String>,
+    /// Proxies in front, whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<Network>,
 }
 
 /// `[database]`.
@@ -66,6 +69,14 @@ pub(super) fn server(reader: &mut Reader, table: Option<Table>) -> Option<Server
             "must list origins such as \"https://app.example\", each of them whole",
         );
     }
+    let proxies: Vec<String> = section.optional("trusted_proxies").unwrap_or_default();
+    let trusted_proxies: Option<Vec<Network>> = proxies.iter().map(|text| text.parse().ok()).collect();
+    if trusted_proxies.is_none() {
+        section.fault(
+            "trusted_proxies",
+            "must list addresses or networks such as \"10.0.0.7\" or \"10.0.0.0/8\" (nothing set behind the prefix)",
+        );
+    }
     if section.optional::<Duration>("hold").is_some_and(|hold| !hold.is_zero()) {
         section.fault("hold", "is not available in this version: remove it, or write \"0s\"");
     }
@@ -77,6 +88,7 @@ pub(super) fn server(reader: &mut Reader, table: Option<Table>) -> Option<Server
         public_url: parsed?,
         allowed_hosts,
         allowed_origins,
+        trusted_proxies: trusted_proxies?,
     })
 }
 

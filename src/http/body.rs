@@ -25,7 +25,7 @@ const LARGE_AT_ONCE: usize = 64;
 const BODY_TIME: Duration = Duration::from_secs(10);
 
 /// The seats of the large bodies. Small ones are read beside any number of large ones that are slow in coming.
-pub(super) struct Bodies(Semaphore);
+pub struct Bodies(Semaphore);
 
 impl Default for Bodies {
     fn default() -> Self {
@@ -43,9 +43,9 @@ impl Bodies {
         let by = arrival.map_or_else(|| Instant::now() + BODY_TIME, |arrival| arrival.body_by);
         let alone = Arc::new(Semaphore::new(1));
         let small = arrival.map_or(&alone, |arrival| &arrival.small_bodies);
-        timeout_at(by, self.collect(small, body, limit)).await.unwrap_or_else(|_| {
-            Err(plain(StatusCode::REQUEST_TIMEOUT, "the body took too long"))
-        })
+        timeout_at(by, self.collect(small, body, limit))
+            .await
+            .unwrap_or_else(|_| Err(plain(StatusCode::REQUEST_TIMEOUT, "the body took too long")))
     }
 
     async fn collect(&self, small: &Semaphore, mut body: Body, limit: usize) -> Result<Bytes, Response> {

@@ -149,12 +149,25 @@ mod tests {
 
     #[test]
     fn a_host_is_ours_or_refused() {
-        for host in ["127.0.0.1", "127.0.0.1:9", "gate.example:8443", "[::1]:80", "name.example", "NAME.example:1"] {
+        for host in
+            ["127.0.0.1", "127.0.0.1:9", "gate.example:8443", "[::1]:80", "name.example", "NAME.example:1"]
+        {
             assert!(admit("/mcp", &[("host", host)]), "{host}");
         }
         for host in [
-            "", "evil.example", "gate.example", "gate.example:80", "127.0.0.1.evil.example", "user@127.0.0.1",
-            "127.0.0.1:99999", "127.0.0.1:", "127.0.0.1/", "127.0.0.1 ", "localhost", "name.example.", "[127.0.0.1",
+            "",
+            "evil.example",
+            "gate.example",
+            "gate.example:80",
+            "127.0.0.1.evil.example",
+            "user@127.0.0.1",
+            "127.0.0.1:99999",
+            "127.0.0.1:",
+            "127.0.0.1/",
+            "127.0.0.1 ",
+            "localhost",
+            "name.example.",
+            "[127.0.0.1",
         ] {
             assert!(!admit("/mcp", &[("host", host)]), "{host}");
         }
@@ -180,8 +193,16 @@ mod tests {
         assert!(asks(&[]));
         assert!(asks(&["https://app.example"]) && asks(&["http://localhost:3000"]));
         for origin in [
-            "null", "", "https://evil.example", "http://app.example", "https://app.example:444", "http://localhost",
-            "https://app.example/", "https://app.example.evil.example", "https://user@app.example", "app.example",
+            "null",
+            "",
+            "https://evil.example",
+            "http://app.example",
+            "https://app.example:444",
+            "http://localhost",
+            "https://app.example/",
+            "https://app.example.evil.example",
+            "https://user@app.example",
+            "app.example",
         ] {
             assert!(!asks(&[origin]), "{origin}");
         }

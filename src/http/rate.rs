@@ -9,15 +9,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::app::Caller;
 use crate::domain::ids::{AgentName, Tenant};
 
 /// The limits that all listeners share.
 pub struct Limits {
     /// Requests without a valid key or signature, by the client's network. A request whose key or signature is right is
     /// never counted here, and never refused for those that are not.
-    pub(super) unproven: Limiter<IpAddr>,
+    unproven: Limiter<IpAddr>,
     /// Requests of each agent, refused or not.
-    pub(super) agents: Limiter<(Tenant, AgentName)>,
+    agents: Limiter<(Tenant, AgentName)>,
 }
 
 impl Default for Limits {
@@ -33,6 +34,11 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Counts a request of an agent; how long it should wait, if it sends too many.
+    pub(super) fn of(&self, caller: &Caller) -> Result<(), Duration> {
+        self.agents.take((caller.tenant.clone(), caller.agent.clone()))
+    }
+
     /// Counts a request that proved nothing; how long its client should wait, if it sends too many.
     pub(super) fn unproven(&self, client: IpAddr) -> Result<(), Duration> {
         self.unproven.take(network(client))

@@ -12,8 +12,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use http::{Request, StatusCode, Version};
-use http_body::{Frame, SizeHint};
-use hyper::body::Incoming;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -102,7 +101,8 @@ pub(super) async fn serve(
         let answer = within(serving.request, router.clone().oneshot(request));
         async move { Ok::<_, Infallible>(answer.await.map(|body| Answer { body, _under_way: under_way })) }
     });
-    let mut connection = pin!(http.serve_connection(TokioIo::new(Socket::new(stream, watch.clone())), service));
+    let mut connection =
+        pin!(http.serve_connection(TokioIo::new(Socket::new(stream, watch.clone())), service));
     let mut expired = pin!(watch.expired());
     let mut stopping = false;
     loop {
@@ -146,7 +146,7 @@ struct Answer {
     _under_way: UnderWay,
 }
 
-impl http_body::Body for Answer {
+impl HttpBody for Answer {
     type Data = Bytes;
     type Error = axum::Error;
 

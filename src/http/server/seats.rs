@@ -33,7 +33,8 @@ impl Seats {
     pub(super) fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Seat> {
         let peer = network(peer);
         let mut taken = self.taken();
-        if taken.total >= self.caps.total || taken.of_peer.get(&peer).is_some_and(|n| *n >= self.caps.of_peer) {
+        if taken.total >= self.caps.total || taken.of_peer.get(&peer).is_some_and(|n| *n >= self.caps.of_peer)
+        {
             return None;
         }
         taken.total += 1;
