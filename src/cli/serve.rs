@@ -23,8 +23,8 @@ use crate::domain::canonical::canonical;
 use crate::domain::digest::sha256;
 use crate::domain::ids::{Installation, Tenant};
 use crate::domain::place::Platform;
-use crate::http::server::{Caps, Serving, Stop, Timeouts};
-use crate::http::{self, AgentKeys, Bodies, Limits, Shared, Sites, TrustedProxies};
+use crate::http::server::{Serving, Stop};
+use crate::http::{self, AgentKeys, Bodies, Limits, Shared, Sites, TrustedProxies, Tuning};
 use crate::mcp::server::Services;
 use crate::mcp::upstream::{self, HttpUpstream};
 use crate::storage::{self, Db};
@@ -147,14 +147,14 @@ impl Service {
     /// # Errors
     /// The database can't be reached or has another schema, or an address can't be had.
     pub async fn start(config: Config) -> Result<Self, StartError> {
-        Self::start_with(config, Timeouts::default(), Caps::default()).await
+        Self::start_with(config, Tuning::default()).await
     }
 
-    /// The same with other limits for connections.
+    /// The same with other limits.
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub async fn start_with(config: Config, timeouts: Timeouts, caps: Caps) -> Result<Self, StartError> {
+    pub async fn start_with(config: Config, tuning: Tuning) -> Result<Self, StartError> {
         let url = config.database.url.expose_secret();
         if config.database.migrate {
             Db::migrate(url).await?;
@@ -194,7 +194,7 @@ impl Service {
             slack: apps,
             clock: Arc::new(SystemClock),
             sites,
-            limits: Limits::default(),
+            limits: Limits::new(tuning.rates),
             bodies: Bodies::default(),
         });
 
@@ -212,7 +212,7 @@ impl Service {
             ("the admin listener ended", admin, http::admin(shared), Some(WHOLE_REQUEST)),
         ] {
             let (stop, proxies) = (stop.clone(), proxies.clone());
-            let serving = Serving { timeouts, caps, request, proxies };
+            let serving = Serving { timeouts: tuning.timeouts, caps: tuning.caps, request, proxies };
             parts.spawn(async move {
                 http::server::serve(listener, router, serving, stop).await;
                 name

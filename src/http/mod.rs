@@ -34,13 +34,13 @@ use crate::chat::slack::SlackApp;
 use crate::domain::source::Clock;
 use crate::mcp::server::Services;
 
-use server::Arrival;
+use server::{Arrival, Caps, Timeouts};
 
 pub use auth::AgentKeys;
 pub use body::Bodies;
 pub use client::TrustedProxies;
 pub use guard::Sites;
-pub use rate::Limits;
+pub use rate::{Limits, Rate, Rates};
 
 /// What the handlers share.
 pub struct Shared {
@@ -60,6 +60,17 @@ pub struct Shared {
     pub limits: Limits,
     /// Memory for bodies, shared by the listeners.
     pub bodies: Bodies,
+}
+
+/// What can be set otherwise than it is served with: for tests, which can't wait for minutes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tuning {
+    /// Time limits of connections.
+    pub timeouts: Timeouts,
+    /// Connections of each listener.
+    pub caps: Caps,
+    /// Requests.
+    pub rates: Rates,
 }
 
 /// A listener.

@@ -12,28 +12,48 @@ use tokio::time::Instant;
 use crate::app::Caller;
 use crate::domain::ids::{AgentName, Tenant};
 
-/// The limits that all listeners share.
-pub struct Limits {
-    /// Requests without a valid key or signature, by the client's network. A request whose key or signature is right is
-    /// never counted here, and never refused for those that are not.
-    unproven: Limiter<IpAddr>,
-    /// Requests of each agent, refused or not.
-    agents: Limiter<(Tenant, AgentName)>,
+/// One request per interval, after a burst at once.
+#[derive(Debug, Clone, Copy)]
+pub struct Rate {
+    /// From one request to the next.
+    pub interval: Duration,
+    /// How many may come together.
+    pub burst: u32,
 }
 
-impl Default for Limits {
+/// How much anyone may send.
+#[derive(Debug, Clone, Copy)]
+pub struct Rates {
+    /// Of a client's network, of requests without a valid key or signature. 600 a minute: a site full of clients with an
+    /// old key is below it, and a guess at a key gains nothing by it.
+    pub unproven: Rate,
+    /// Of an agent. A thousand a second is more than one that reads its answers asks, and a fraction of what one replica
+    /// answers: a loop run wild leaves room for the others.
+    pub agent: Rate,
+}
+
+impl Default for Rates {
     fn default() -> Self {
         Self {
-            // 600 a minute: a proxy's worth of clients with an old key is below it, a guess at a key gains nothing by it.
-            unproven: Limiter::new(Duration::from_millis(100), 600),
-            // A thousand a second is more than an agent that reads its answers can ask, and a fraction of what one
-            // replica answers: a loop run wild leaves room for the others.
-            agents: Limiter::new(Duration::from_millis(1), 2_000),
+            unproven: Rate { interval: Duration::from_millis(100), burst: 600 },
+            agent: Rate { interval: Duration::from_millis(1), burst: 2_000 },
         }
     }
 }
 
+/// What has been sent of late, on all listeners together.
+pub struct Limits {
+    /// A request whose key or signature is right is never counted here, and never refused for those that are not.
+    unproven: Limiter<IpAddr>,
+    agents: Limiter<(Tenant, AgentName)>,
+}
+
 impl Limits {
+    /// With these rates.
+    pub fn new(rates: Rates) -> Self {
+        Self { unproven: Limiter::new(rates.unproven), agents: Limiter::new(rates.agent) }
+    }
+
     /// Counts a request of an agent; how long it should wait, if it sends too many.
     pub(super) fn of(&self, caller: &Caller) -> Result<(), Duration> {
         self.agents.take((caller.tenant.clone(), caller.agent.clone()))
@@ -56,7 +76,7 @@ pub(super) fn network(address: IpAddr) -> IpAddr {
 /// How many keys are remembered at once.
 const MOST_KEYS: usize = 16_384;
 
-/// One request per `interval` and key, after `burst` at once.
+/// A rate for each key.
 pub(super) struct Limiter<K> {
     interval: Duration,
     burst: Duration,
@@ -74,7 +94,7 @@ struct Keys<K> {
 const SWEEP: Duration = Duration::from_secs(1);
 
 impl<K: Eq + Hash> Limiter<K> {
-    pub(super) fn new(interval: Duration, burst: u32) -> Self {
+    pub(super) fn new(Rate { interval, burst }: Rate) -> Self {
         let keys = Mutex::new(Keys { full_at: HashMap::new(), swept: None });
         Self { interval, burst: interval * burst, keys }
     }
@@ -115,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_burst_passes_and_then_one_per_interval() {
-        let limiter = Limiter::new(Duration::from_secs(1), 3);
+        let limiter = Limiter::new(Rate { interval: Duration::from_secs(1), burst: 3 });
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         for _ in 0..3 {
@@ -133,7 +153,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_room_comes_back() {
-        let limiter = Limiter::new(Duration::from_millis(100), 600);
+        let limiter = Limiter::new(Rates::default().unproven);
         let start = Instant::now();
         for key in 0..MOST_KEYS {
             assert_eq!(limiter.take_at(key, start), Ok(()));
