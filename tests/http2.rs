@@ -19,7 +19,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::json;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use undersign::http::TrustedProxies;
@@ -98,7 +98,7 @@ async fn connect(address: SocketAddr) -> TcpStream {
 }
 
 /// The next frame; none when the connection has ended.
-async fn next(stream: &mut (impl AsyncReadExt + Unpin)) -> Option<(u8, Vec<u8>)> {
+async fn next(stream: &mut (impl AsyncRead + Unpin)) -> Option<(u8, Vec<u8>)> {
     let mut head = [0; 9];
     stream.read_exact(&mut head).await.ok()?;
     let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
@@ -174,7 +174,8 @@ async fn n05_headers_without_an_end_or_that_unfold_are_refused() {
     let mut field = vec![0x40, 1, b'a', 127, 0x81, 0x1e];
     field.extend(vec![b'v'; 127 + 1 + 30 * 128]);
     let bomb = [GET, &field, &vec![0xbe; 4_000]].concat();
-    let frames = (0..100_u32).map(|index| frame(HEADERS, END_HEADERS | END_STREAM, 2 * index + 1, &bomb));
+    let frames =
+        (0..100_u32).map(move |index| frame(HEADERS, END_HEADERS | END_STREAM, 2 * index + 1, &bomb));
     let (mut reading, mut writing) = stream.into_split();
     let writer = tokio::spawn(async move {
         for frame in frames {

@@ -13,7 +13,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
 use harness::wire::{Said, Wire};
-use harness::{ANA, BEN, BOT_KEY, World, at_once, now};
+use harness::{BEN, BOT_KEY, World, at_once, now};
 use serde_json::json;
 use tokio::task::JoinHandle;
 use undersign::http::server::{self, Caps, Serving, Stop, Timeouts};
@@ -133,13 +133,7 @@ async fn n01_a_body_beyond_the_limit_is_413_however_it_is_declared() {
 async fn n02_a_body_that_would_cost_much_is_refused_where_it_begins_to() {
     let world = World::start().await;
     let agent = world.agent(BOT_KEY).legacy();
-    // Deeper than arguments may be, and no deeper than a body: judged as arguments, and never parked.
-    for depth in [65, 70] {
-        let deep = format!(r#"{{"x":{}1{}}}"#, "[".repeat(depth - 1), "]".repeat(depth - 1));
-        let (status, answer) = agent.call_raw("refund_order", &deep).await;
-        assert_eq!((status, answer.is_error()), (StatusCode::OK, true), "{depth}");
-    }
-    for depth in [81, 1_000, 100_000] {
+    for depth in [65, 1_000, 100_000] {
         let deep = format!(r#"{{"x":{}1{}}}"#, "[".repeat(depth), "]".repeat(depth));
         let (status, answer) = agent.call_raw("refund_order", &deep).await;
         assert_eq!(
@@ -150,7 +144,7 @@ async fn n02_a_body_that_would_cost_much_is_refused_where_it_begins_to() {
         // The scan ends at the first bracket too many: the rest costs nothing.
         let message = answer.0["error"]["message"].as_str().unwrap();
         let at: usize = message.rsplit(' ').next().unwrap().parse().unwrap();
-        assert!(message.contains("80 levels") && at < 300, "{message}");
+        assert!(message.contains("64 levels") && at < 300, "{message}");
     }
     // More than a body may hold: refused by its length, unread.
     let keys: Vec<String> = (0..1_000_000).map(|key| format!(r#""{key}":0"#)).collect();
@@ -426,7 +420,6 @@ async fn n04_a_flood_without_signatures_reaches_no_table_and_stops_no_click() {
     assert_eq!(world.press(BEN, &card, "undersign_approve").await, StatusCode::OK);
     assert_eq!(world.agent(BOT_KEY).approval(&parked.action_id(), 30).await.code(), "approval_granted");
     flooding.await.unwrap();
-    assert_eq!(world.press(ANA, &card, "undersign_approve").await, StatusCode::OK);
     world.finish().await;
 }
 

@@ -8,6 +8,7 @@
 
 mod agent;
 mod checker;
+pub mod process;
 pub mod wire;
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -209,7 +210,12 @@ impl World {
     }
 
     pub fn config_path(&self) -> PathBuf {
-        self.dir.path().join("undersign.toml")
+        self.path("undersign.toml")
+    }
+
+    /// A file of the world's directory.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
     }
 
     /// The environment that the configuration names.
