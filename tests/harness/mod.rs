@@ -233,6 +233,22 @@ impl World {
         ]
     }
 
+    /// The configuration from the files as they are now.
+    pub fn load(&self) -> Result<undersign::config::Config, undersign::config::LoadError> {
+        let environment = self.environment();
+        let lookup = move |name: &str| {
+            environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone())
+        };
+        undersign::config::load_with(&self.config_path(), &lookup)
+    }
+
+    /// Has every replica reload the files as they are now.
+    pub async fn reload(&self) {
+        for replica in &self.replicas {
+            replica.reload(self.load()).await;
+        }
+    }
+
     /// One more replica on the same database, from the files as they are now.
     pub async fn add_replica(&mut self) {
         self.add_replica_with(Tuning::default()).await;
@@ -240,12 +256,7 @@ impl World {
 
     /// The same with other limits.
     pub async fn add_replica_with(&mut self, tuning: Tuning) {
-        let environment = self.environment();
-        let lookup = move |name: &str| {
-            environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone())
-        };
-        let config = undersign::config::load_with(&self.config_path(), &lookup)
-            .unwrap_or_else(|error| panic!("the configuration is refused: {error}"));
+        let config = self.load().unwrap_or_else(|error| panic!("the configuration is refused: {error}"));
         let service = Service::start_with(config, tuning).await;
         self.replicas.push(service.unwrap_or_else(|error| panic!("{error}")));
     }
