@@ -67,7 +67,7 @@ async fn post(shared: &Shared, endpoint: Endpoint, caller: Caller, parts: Parts,
     }
     let body = match shared.bodies.read(&parts, body, MAX_BODY).await {
         Ok(body) => body,
-        Err(response) => return response,
+        Err(fault) => return fault.into_response(),
     };
     match strict::check(&parts.headers, body) {
         Ok(checked) => {

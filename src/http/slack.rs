@@ -25,7 +25,7 @@ pub(super) async fn callback(
     let (parts, body) = request.into_parts();
     let body = match shared.bodies.read(&parts, body, MAX_CALLBACK).await {
         Ok(body) => body,
-        Err(response) => return response,
+        Err(fault) => return fault.into_response(),
     };
     let press = match receive(app, &parts.headers, &body, shared.clock.unix_seconds()) {
         Ok(Reading::Press(press)) => press,
