@@ -23,7 +23,7 @@ pub(super) fn token_keys(
     let mut ids = BTreeSet::new();
     let mut keys = Vec::new();
     for (at, table) in tables.into_iter().enumerate() {
-        let mut section = Section::new(reader, format!("token_keys[{at}]"), table);
+        let mut section = Section::new(reader, "token_keys[]", format!("token_keys[{at}]"), table);
         let id: Option<String> = section.required("id");
         let secret = secret::required(&mut section, "secret", Rules::TOKEN_KEY, environment);
         if let Some(id) = &id {

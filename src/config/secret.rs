@@ -25,6 +25,9 @@ const PLACEHOLDERS: [&str; 9] = [
     "your_",
 ];
 
+/// Secrets that stand in public documentation: whoever reads it can sign with them.
+const PUBLISHED: [&str; 1] = ["8f742231b10e8888abcd99yyyzzz85a5"];
+
 /// What a secret must be like.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rules {
@@ -46,7 +49,7 @@ impl Rules {
 /// Reads a secret that must be there.
 pub(super) fn required(
     section: &mut Section<'_>,
-    key: &str,
+    key: &'static str,
     rules: Rules,
     environment: &Environment<'_>,
 ) -> Option<SecretString> {
@@ -57,7 +60,7 @@ pub(super) fn required(
 /// Reads one secret or a list of two, both of which are valid during a rotation.
 pub(super) fn one_or_two(
     section: &mut Section<'_>,
-    key: &str,
+    key: &'static str,
     rules: Rules,
     environment: &Environment<'_>,
 ) -> Vec<SecretString> {
@@ -128,11 +131,14 @@ fn from_file(path: &Path) -> Result<SecretString, String> {
         std::io::ErrorKind::InvalidData => {
             "the file is not text: write the secret in base64 or hex".to_owned()
         }
-        kind => format!("the file can't be read: {kind}"),
+        kind => format!("the file can't be read: {kind}; its path is relative to this file's directory"),
     };
     let mode = std::fs::metadata(path).map_err(unreadable)?.permissions().mode();
     if mode & 0o004 != 0 {
-        return Err("the file can be read by everybody: chmod o-r it".to_owned());
+        return Err("the file can be read by everybody: chmod o-rw it".to_owned());
+    }
+    if mode & 0o002 != 0 {
+        return Err("the file can be changed by everybody: chmod o-rw it".to_owned());
     }
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
     // Editors end a file with a line end; one is not part of the secret.
@@ -146,7 +152,7 @@ fn check(secret: &str, rules: Rules) -> Result<(), String> {
     }
     if secret.trim() != secret || secret.chars().any(char::is_control) {
         return Err(
-            "has white space around it or a line end or control character in it: remove that".to_owned()
+            "has white space around it, or a line end or control character in it (one line end at the end of a file is taken off): remove that".to_owned()
         );
     }
     if rules.random && secret.chars().any(char::is_whitespace) {
@@ -154,6 +160,9 @@ fn check(secret: &str, rules: Rules) -> Result<(), String> {
     }
     if secret.len() < rules.shortest {
         return Err(format!("is too short: it must have at least {} characters", rules.shortest));
+    }
+    if rules.random && PUBLISHED.contains(&secret) {
+        return Err("is the example of public documentation: put the real secret there".to_owned());
     }
     if rules.random && is_placeholder(secret) {
         return Err("is a placeholder: put the real secret there".to_owned());

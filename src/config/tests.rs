@@ -6,7 +6,7 @@ use secrecy::ExposeSecret as _;
 use super::*;
 
 /// A configuration without a fault.
-const GOOD: &str = r#"
+pub(super) const GOOD: &str = r#"
 [server]
 agents_listen = "127.0.0.1:8080"
 public_url = "http://127.0.0.1:8080"
@@ -51,12 +51,12 @@ const CANARIES: [&str; 5] = [
 ];
 
 /// Files of one test.
-struct Files {
+pub(super) struct Files {
     dir: PathBuf,
 }
 
 impl Files {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         static SERIAL: AtomicU32 = AtomicU32::new(0);
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("undersign-config-{}-{serial}", std::process::id()));
@@ -67,7 +67,7 @@ impl Files {
         files
     }
 
-    fn write(&self, path: &str, content: &str, mode: u32) {
+    pub(super) fn write(&self, path: &str, content: &str, mode: u32) {
         let path = self.dir.join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, content).unwrap();
@@ -78,7 +78,7 @@ impl Files {
         load_with(&self.dir.join("undersign.toml"), lookup)
     }
 
-    fn load(&self) -> Result<Config, LoadError> {
+    pub(super) fn load(&self) -> Result<Config, LoadError> {
         self.load_in(&environment)
     }
 
@@ -93,7 +93,7 @@ impl Files {
         self.outcome(self.load())
     }
 
-    fn outcome(&self, loaded: Result<Config, LoadError>) -> String {
+    pub(super) fn outcome(&self, loaded: Result<Config, LoadError>) -> String {
         let text = match loaded {
             Ok(_) => return "accepted".to_owned(),
             Err(error) => error.to_string(),

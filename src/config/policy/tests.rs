@@ -48,7 +48,7 @@ reversible = "no"
 "#;
 
 fn known() -> Known {
-    Known { slack: ["main".into()].into(), upstreams: ["shop".into()].into() }
+    Known { slack: ["main".into()].into(), upstreams: ["shop".into()].into(), ..Known::default() }
 }
 
 /// A directory of policy files that is gone afterwards.

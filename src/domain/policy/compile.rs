@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 
 use super::expression::Expression;
 use super::{Definition, Group, GroupDefinition, Policy, PreviewTemplates, Risk};
-use crate::domain::ids::{GroupName, Installation, Person, RuleName, Tenant, UpstreamName};
+use crate::domain::ids::{AgentName, GroupName, Installation, Person, RuleName, Tenant, UpstreamName};
 use crate::domain::place::{Account, Place};
 use crate::domain::requirement::Requirement;
+use crate::domain::visible::visible;
 
 /// One fault of a configuration or policy file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub struct Known {
     pub slack: BTreeSet<Installation>,
     /// The tenant's upstreams.
     pub upstreams: BTreeSet<UpstreamName>,
+    /// The tenant's agents that work for somebody, and for whom.
+    pub owners: BTreeMap<AgentName, Person>,
 }
 
 /// One compiled rule.
@@ -149,11 +152,27 @@ impl Compiler<'_> {
         }
     }
 
+    /// A name that is shown to people says what it is, and none stands for several.
+    fn plain(&mut self, file: usize, what: &str, name: &str) {
+        let hidden = name.chars().any(|c| c.is_control() || c == '*') || visible(name) != name;
+        if hidden || name.trim() != name || !(1..=64).contains(&name.chars().count()) {
+            let message = "must be named in 1 to 64 visible characters, without '*' and without white space around them";
+            self.fault(file, &format!("{what}.{name}"), message);
+        }
+    }
+
     fn thresholds(&mut self) -> BTreeMap<String, f64> {
         let (mut seen, mut all) = (BTreeMap::new(), BTreeMap::new());
         for (file, (_, definition)) in self.files.iter().enumerate() {
             for (name, value) in &definition.thresholds {
                 self.define(&mut seen, file, "thresholds", name);
+                if !is_identifier(name) {
+                    self.fault(
+                        file,
+                        &format!("thresholds.{name}"),
+                        "can't be named in a condition: use letters, digits and '_', not beginning with a digit",
+                    );
+                }
                 if !value.is_finite() {
                     self.fault(file, &format!("thresholds.{name}"), "must be a finite number");
                 }
@@ -177,6 +196,7 @@ impl Compiler<'_> {
                         "must not contain ':' or '/': those mark accounts",
                     );
                 }
+                self.plain(file, "people", name);
                 let mut accounts = Vec::new();
                 for text in &person.slack {
                     let wanted = "an account: write \"installation/U…\", with the member id";
@@ -216,6 +236,7 @@ impl Compiler<'_> {
         for (file, (_, definition)) in self.files.iter().enumerate() {
             for (name, group) in &definition.groups {
                 self.define(&mut seen, file, "groups", name);
+                self.plain(file, "groups", name);
                 let compiled = self.group(file, name, group, people);
                 all.insert(GroupName::new(name.clone()), compiled);
             }
@@ -236,8 +257,14 @@ impl Compiler<'_> {
         }
         let key = format!("groups.{name}.people");
         for person in &group.people {
-            if !people.contains_key(&Person::new(person.clone())) {
-                self.dangling(file, &key, format!("'{person}' is nobody: add [people.{person}]"));
+            if person.contains('*') {
+                self.fault(file, &key, format!("'{person}' stands for nobody: name each person, or use slack_usergroups"));
+            } else if !people.contains_key(&Person::new(person.clone())) {
+                self.dangling(
+                    file,
+                    &key,
+                    format!("'{person}' is nobody: add [people.{person}], or correct the name"),
+                );
             }
         }
         let key = format!("groups.{name}.slack_usergroups");
@@ -253,6 +280,12 @@ impl Compiler<'_> {
         members.dedup();
         Group { people: members, slack_usergroups: usergroups }
     }
+}
+
+fn is_identifier(name: &str) -> bool {
+    !name.starts_with(|c: char| c.is_ascii_digit())
+        && !name.is_empty()
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// Whether a text is an id of Slack's: one of these letters, then capitals and digits.

@@ -5,7 +5,7 @@
 
 mod names;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
@@ -30,6 +30,7 @@ pub(super) struct Expression {
     program: Program,
     thresholds: Named,
     power: u32,
+    roots: BTreeSet<&'static str>,
 }
 
 /// A condition failed to evaluate: an absent value, a wrong type, no truth value at the end, more work than allowed.
@@ -78,12 +79,17 @@ impl Expression {
         if !names.unknown_functions.is_empty() {
             return Err(format!("calls {}, which there is not", list(names.unknown_functions)));
         }
-        Ok(Self { program, thresholds: names.thresholds, power: names.power })
+        Ok(Self { program, thresholds: names.thresholds, power: names.power, roots: names.roots })
     }
 
     /// The thresholds it depends on.
     pub(super) fn thresholds(&self) -> &Named {
         &self.thresholds
+    }
+
+    /// Whether it looks at this root: `agent`, say.
+    pub(super) fn looks_at(&self, root: &str) -> bool {
+        self.roots.contains(root)
     }
 
     /// Whether the condition holds.

@@ -42,6 +42,7 @@ impl Compiler<'_> {
         for (file, (_, definition)) in self.files.iter().enumerate() {
             for rule in &definition.rules {
                 self.define(&mut seen, file, "rules", &rule.name);
+                self.plain(file, "rules", &rule.name);
                 let globs = self.globs(file, rule);
                 rules.push((self.rule(file, rule, names), globs));
             }
@@ -125,7 +126,8 @@ impl Compiler<'_> {
             EffectDefinition::Allow => Effect::Allow,
             EffectDefinition::Deny => Effect::Deny,
             EffectDefinition::RequireApproval(approval) => {
-                match self.approval(file, &rule.name, approval, names) {
+                let any_agent = !when.as_ref().is_some_and(|when| when.looks_at("agent"));
+                match self.approval(file, &rule.name, approval, names, any_agent) {
                     Some(approval) => {
                         thresholds.add(approval.templates.thresholds());
                         Effect::RequireApproval(Box::new(approval))
@@ -155,10 +157,11 @@ impl Compiler<'_> {
         rule: &str,
         definition: &ApprovalDefinition,
         names: &Names<'_>,
+        any_agent: bool,
     ) -> Option<Approval> {
         let key = |key: &str| format!("rules.{rule}.{key}");
         let requirement = Requirement {
-            approvers: self.approvers(file, &key("approvers"), definition, names),
+            approvers: self.approvers(file, &key("approvers"), definition, names, any_agent),
             separate_proposer: definition.separate_proposer,
             step_up: None,
             escalate: None,
@@ -194,6 +197,7 @@ impl Compiler<'_> {
         key: &str,
         definition: &ApprovalDefinition,
         names: &Names<'_>,
+        any_agent: bool,
     ) -> Vec<ApproverCount> {
         if definition.approvers.is_empty() {
             self.fault(file, key, "is empty: write approvers = [{ group = \"…\", count = 1 }]");
@@ -203,7 +207,11 @@ impl Compiler<'_> {
         for (name, count) in &definition.approvers {
             let entry = ApproverCount { count: *count, group: GroupName::new(name.clone()) };
             if !names.groups.contains_key(&entry.group) {
-                self.dangling(file, key, format!("there is no group '{name}': add [groups.{name}]"));
+                self.dangling(
+                    file,
+                    key,
+                    format!("there is no group '{name}': add [groups.{name}], or correct the name"),
+                );
                 sound = false;
             }
             if !(1..=MOST_PEOPLE).contains(count) {
@@ -226,13 +234,23 @@ impl Compiler<'_> {
         }
         approvers.sort_by(|a, b| a.group.cmp(&b.group));
         if sound {
-            self.enough_people(file, key, &approvers, names);
+            // A rule that looks at the agent may be for the agents of others.
+            let separated = definition.separate_proposer && any_agent;
+            self.enough_people(file, key, &approvers, names, separated);
         }
         approvers
     }
 
-    /// Groups of people alone are known now: whether all of them together could ever meet the requirement.
-    fn enough_people(&mut self, file: usize, key: &str, approvers: &[ApproverCount], names: &Names<'_>) {
+    /// Groups of people alone are known now: whether all of them together could ever meet the requirement, and without
+    /// the person whom an agent works for, where that is kept from approving.
+    fn enough_people(
+        &mut self,
+        file: usize,
+        key: &str,
+        approvers: &[ApproverCount],
+        names: &Names<'_>,
+        separated: bool,
+    ) {
         let mut people = BTreeMap::<Person, BTreeSet<GroupName>>::new();
         let mut wanted = Vec::new();
         for entry in approvers {
@@ -253,12 +271,25 @@ impl Compiler<'_> {
             escalate: None,
             second_look_s: None,
         };
-        if !approvers.is_empty() && !tally(&requirement, &people.into_iter().collect::<Vec<_>>()).met {
-            let wanted = wanted.join(", and ");
+        let wanted = wanted.join(", and ");
+        let met_without = |absent: Option<&Person>| {
+            let present = people.iter().filter(|(person, _)| Some(*person) != absent);
+            tally(&requirement, &present.map(|(p, g)| (p.clone(), g.clone())).collect::<Vec<_>>()).met
+        };
+        if approvers.is_empty() {
+        } else if !met_without(None) {
             let message = format!(
                 "asks for {wanted}: different people could never meet that; lower a count or add people"
             );
             self.dangling(file, key, message);
+        } else if separated {
+            for (agent, owner) in self.known.owners.iter().filter(|(_, owner)| !met_without(Some(owner))) {
+                let message = format!(
+                    "asks for {wanted}; the agent {agent} works for {owner}, who can't approve its calls, and without \
+                     {owner} nobody could: add people, or set separate_proposer = false"
+                );
+                self.dangling(file, key, message);
+            }
         }
     }
 

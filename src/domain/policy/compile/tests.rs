@@ -12,7 +12,7 @@ use crate::domain::policy::{
 };
 
 fn known() -> Known {
-    Known { slack: ["main".into()].into(), upstreams: ["shop".into()].into() }
+    Known { slack: ["main".into()].into(), upstreams: ["shop".into()].into(), ..Known::default() }
 }
 
 fn asking(name: &str, tools: &str, group: &str) -> RuleDefinition {
