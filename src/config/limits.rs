@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use secrecy::ExposeSecret as _;
 use toml::Table;
+use url::Host;
 
 use super::reader::{Reader, Section};
 use super::secret::{self, Rules};
@@ -42,6 +43,27 @@ pub(super) fn token_keys(
         }
     }
     TokenKeys::new(keys)
+}
+
+/// What crosses a network in the clear can be read there.
+pub(super) fn exposure(reader: &mut Reader, server: &ServerConfig) {
+    let local = match server.public_url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    };
+    if server.public_url.scheme() == "http" && !local {
+        reader.warning(
+            "server.public_url",
+            "is plain http to another host, and agents send their keys there: put TLS in front, and write https",
+        );
+    } else if local && !server.agents_listen.ip().is_loopback() {
+        reader.warning(
+            "server.public_url",
+            "is an address on this machine, and agents_listen is open to others: write the address that they use",
+        );
+    }
 }
 
 /// An address that others can reach needs agents that prove who they are, and no two listeners share one.

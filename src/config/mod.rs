@@ -38,6 +38,8 @@ pub struct Config {
     pub slack: BTreeMap<Installation, SlackConfig>,
     /// `[tenants.*]`.
     pub tenants: BTreeMap<Tenant, TenantConfig>,
+    /// What is accepted, and probably not meant.
+    pub warnings: Vec<Fault>,
 }
 
 /// Why there is no configuration.
@@ -174,8 +176,15 @@ fn build(mut reader: Reader, table: toml::Table, environment: &Environment<'_>) 
         limits::listeners(&mut reader, server, tenants::count_agents(&tenants));
     }
     let tenants = tenants::tenants(&mut reader, tenants, &installations, environment);
-    let config =
-        (|| Some(Config { server: server?, database: database?, token_keys: token_keys?, slack, tenants }))();
+    if let Some(server) = &server {
+        limits::exposure(&mut reader, server);
+    }
+    let mut warnings = reader.take_warnings();
+    warnings.extend(tenants.values().flat_map(|tenant| tenant.policy.warnings()));
+    let config = (|| {
+        let (server, database, token_keys) = (server?, database?, token_keys?);
+        Some(Config { server, database, token_keys, slack, tenants, warnings })
+    })();
     finish(reader, config)
 }
 

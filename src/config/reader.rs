@@ -14,19 +14,48 @@ use crate::domain::policy::Fault;
 pub(super) struct Reader {
     file: String,
     faults: Vec<Fault>,
+    warnings: Vec<Fault>,
+    /// The environment variables that secrets were taken from.
+    variables: Vec<String>,
 }
 
 impl Reader {
     pub(super) fn new(file: impl Into<String>) -> Self {
-        Self { file: file.into(), faults: Vec::new() }
+        Self { file: file.into(), faults: Vec::new(), warnings: Vec::new(), variables: Vec::new() }
     }
 
     pub(super) fn fault(&mut self, key: impl Into<String>, message: impl Into<String>) {
         self.faults.push(Fault { file: self.file.clone(), key: key.into(), message: message.into() });
     }
 
+    /// What is accepted, and probably not meant.
+    pub(super) fn warning(&mut self, key: impl Into<String>, message: impl Into<String>) {
+        self.warnings.push(Fault { file: self.file.clone(), key: key.into(), message: message.into() });
+    }
+
+    /// Notes that a secret came from the environment.
+    pub(super) fn from_environment(&mut self, variable: &str) {
+        self.variables.push(variable.to_owned());
+    }
+
     pub(super) fn into_faults(self) -> Vec<Fault> {
         self.faults
+    }
+
+    /// The warnings that there are so far, the one about the environment last.
+    pub(super) fn take_warnings(&mut self) -> Vec<Fault> {
+        let mut variables = std::mem::take(&mut self.variables);
+        variables.sort();
+        variables.dedup();
+        if !variables.is_empty() {
+            let message = format!(
+                "secrets come from the environment ({}), which every process of this user and every crash report may \
+                 read: {{ file = \"…\" }} with mode 0600 keeps them closer",
+                variables.join(", ")
+            );
+            self.warning("", message);
+        }
+        std::mem::take(&mut self.warnings)
     }
 
     pub(super) fn add(&mut self, faults: Vec<Fault>) {

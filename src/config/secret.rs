@@ -86,7 +86,11 @@ pub(super) fn resolve(
 ) -> Option<SecretString> {
     let checked =
         read(value, environment).and_then(|secret| check(secret.expose_secret(), rules).map(|()| secret));
-    checked.map_err(|message| section.fault(key, message)).ok()
+    let checked = checked.map_err(|message| section.fault(key, message)).ok();
+    if let (Some(_), Some(("env", variable))) = (&checked, value.as_table().and_then(entry)) {
+        section.reader().from_environment(variable);
+    }
+    checked
 }
 
 /// How a secret is written.

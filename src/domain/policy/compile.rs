@@ -50,6 +50,10 @@ pub struct Known {
 #[derive(Debug)]
 pub(super) struct Rule {
     pub(super) name: RuleName,
+    /// The file it stands in.
+    pub(super) file: String,
+    /// Its globs, as written.
+    pub(super) tools: Vec<String>,
     pub(super) when: Option<Expression>,
     pub(super) effect: Effect,
     /// The rule as written, for the policy version.
@@ -64,6 +68,17 @@ pub(super) enum Effect {
     Allow,
     Deny,
     RequireApproval(Box<Approval>),
+}
+
+impl Effect {
+    /// As it is written in a policy.
+    pub(super) fn as_str(&self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+            Self::RequireApproval(_) => "require_approval",
+        }
+    }
 }
 
 /// A compiled requirement of one rule.

@@ -33,9 +33,22 @@ pub(super) struct Expression {
     roots: BTreeSet<&'static str>,
 }
 
-/// A condition failed to evaluate: an absent value, a wrong type, no truth value at the end, more work than allowed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NotEvaluable;
+/// A condition failed to evaluate.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotEvaluable {
+    /// More steps than it may take.
+    #[error("it would take too many steps over arguments of this size")]
+    TooMuchWork,
+    /// No truth value at the end.
+    #[error("it comes to {0}, not to true or false")]
+    NoTruthValue(cel::objects::ValueType),
+    /// An absent value or a wrong type.
+    #[error("{0}")]
+    Failed(cel::ExecutionError),
+    /// The interpreter gave up.
+    #[error("the interpreter gave up")]
+    Panicked,
+}
 
 /// A call as conditions see it: converted once for all the rules that look at it.
 pub(super) struct Facts {
@@ -92,15 +105,22 @@ impl Expression {
         self.roots.contains(root)
     }
 
+    /// Whether it looks at nothing at all, and so comes to the same for every call.
+    pub(super) fn is_constant(&self) -> bool {
+        self.roots.is_empty()
+    }
+
     /// Whether the condition holds.
-    pub(super) fn holds(&self, facts: &Facts) -> Result<bool, NotEvaluable> {
+    pub(super) fn evaluate(&self, facts: &Facts) -> Result<bool, NotEvaluable> {
         // One pass over the arguments is paid for by sending them.
         if self.power > 1 && facts.weight.checked_pow(self.power).is_none_or(|steps| steps > MAX_STEPS) {
-            return Err(NotEvaluable);
+            return Err(NotEvaluable::TooMuchWork);
         }
         match catch_unwind(AssertUnwindSafe(|| self.program.execute(&facts.context))) {
             Ok(Ok(Cel::Bool(holds))) => Ok(holds),
-            _ => Err(NotEvaluable),
+            Ok(Ok(other)) => Err(NotEvaluable::NoTruthValue(other.type_of())),
+            Ok(Err(error)) => Err(NotEvaluable::Failed(error)),
+            Err(_) => Err(NotEvaluable::Panicked),
         }
     }
 }

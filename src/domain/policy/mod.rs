@@ -4,7 +4,9 @@
 mod compile;
 mod decide;
 mod definition;
+mod explain;
 mod expression;
+mod lint;
 mod template;
 mod view;
 
@@ -23,6 +25,7 @@ use super::requirement::Requirement;
 pub use compile::{Fault, Known, certain_faults, compile};
 pub use decide::Offer;
 pub use definition::*;
+pub use explain::{Held, RuleTrace};
 pub use template::PreviewTemplates;
 pub use view::{ApprovalView, RuleView};
 

@@ -142,7 +142,15 @@ impl Compiler<'_> {
             thresholds.members.into_iter().collect()
         };
         let source = serde_json::to_value(rule).unwrap_or_default();
-        Rule { name: RuleName::new(rule.name.clone()), when, effect, source, thresholds }
+        Rule {
+            name: RuleName::new(rule.name.clone()),
+            file: self.files.get(file).map_or_else(String::new, |(name, _)| name.clone()),
+            tools: rule.tools.clone(),
+            when,
+            effect,
+            source,
+            thresholds,
+        }
     }
 
     fn thresholds_exist(&mut self, file: usize, key: &str, used: &Named, names: &Names<'_>) {
