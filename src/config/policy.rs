@@ -146,16 +146,18 @@ fn group(reader: &mut Reader, name: &str, table: Table) -> GroupDefinition {
     GroupDefinition { people, slack_usergroups }
 }
 
-fn rule(reader: &mut Reader, at: usize, mut table: Table) -> Option<RuleDefinition> {
+fn rule(reader: &mut Reader, at: usize, table: Table) -> Option<RuleDefinition> {
     // The name first, so that every other fault of the rule carries it.
-    let name = match table.remove("name").map(String::read) {
+    let name = match table.get("name").cloned().map(String::read) {
         Some(Some(name)) if !name.is_empty() => name,
         _ => {
-            reader.fault(format!("rules[{at}].name"), "is missing: every rule needs a name of its own");
+            let message = "is missing: every rule needs a name of its own, such as name = \"large-refunds\"";
+            reader.fault(format!("rules[{at}].name"), message);
             return None;
         }
     };
     let mut section = Section::new(reader, "rules[]", format!("rules.{name}"), table);
+    let _: Option<String> = section.optional("name");
     let tools = section.required("tools").unwrap_or_default();
     let when = section.optional("when");
     let decision: Option<String> = section.required("decision");

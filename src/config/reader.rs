@@ -212,8 +212,8 @@ impl<'r> Section<'r> {
         let read = T::read(value);
         if read.is_none() {
             let example = self.example(key).map(|text| format!(", such as {text}")).unwrap_or_default();
-            // Some kinds bring examples of their own.
-            let example = if T::WANTED.contains("such as") { "" } else { &example };
+            // Some kinds say themselves what to write.
+            let example = if T::WANTED.contains("such as") || T::WANTED.contains(" or ") { "" } else { &example };
             self.fault(key, format!("must be {}{example}", T::WANTED));
         }
         read

@@ -175,7 +175,7 @@ fn all_faults_come_at_once() {
     server.agents_listen: must be an address and a port, such as "127.0.0.1:8080"
     server.colour: is not a known key: remove it, or correct its spelling
     database.url: the environment variable NO_SUCH_URL is not set
-    token_keys[0].secret: the file can't be read: entity not found
+    token_keys[0].secret: the file can't be read: entity not found; its path is relative to this file's directory
     slack.main.team_id: must be an id such as "T0123ABCD"
     slack.main.signing_secret: the environment variable NO_SUCH_SECRET is not set
     tenants.acme.agents.support-bot.key_sha256: must be 64 hex digits, as `undersign agent-key` prints them
@@ -216,7 +216,7 @@ fn server_and_database_are_checked() {
     agents_listen = "localhost:8080"
       -> server.agents_listen: must be an address and a port, such as "127.0.0.1:8080"
     agents_listen = 8080
-      -> server.agents_listen: must be a string
+      -> server.agents_listen: must be a string, such as "127.0.0.1:8080"
     agents_listen = "127.0.0.1:9090"
       -> server.admin_listen: is another listener's address already: give it a port of its own
     admin_listen = "0.0.0.0:9090"
@@ -246,7 +246,7 @@ fn server_and_database_are_checked() {
     url = "postgres://undersign@localhost/undersign"
       -> database.url: must be { file = "…" } or { env = "…" }: a secret is never written here itself
     max_connections = 16
-      -> database.url: is missing: it must be { file = "…" } or { env = "…" }
+      -> database.url: is missing: add url = { env = "DATABASE_URL" }
     url = { env = "SHOP_TOKEN" }
       -> database.url: must be a postgres:// address
     url = { env = "DATABASE_URL" }
@@ -254,7 +254,7 @@ fn server_and_database_are_checked() {
       -> database.max_connections: must be from 2 to 1000
     url = { env = "DATABASE_URL" }
     migrate = "no"
-      -> database.migrate: must be true or false
+      -> database.migrate: must be true or false, such as true
 
       -> database: is missing: add [database] with url = { env = "DATABASE_URL" }
     "#);
@@ -285,7 +285,7 @@ fn the_environment_is_not_asked_for_what_looks_like_a_secret() {
     insta::assert_snapshot!(table, @r#"
     -> slack.main.bot_token: names an environment variable that is not set: a secret itself has no place here
     -> slack.main.bot_token: must be { file = "…" } or { env = "…" }: a secret is never written here itself
-    -> slack.main.bot_token: the file can't be read: entity not found
+    -> slack.main.bot_token: the file can't be read: entity not found; its path is relative to this file's directory
     -> slack.main.bot_token: must be { file = "…" } or { env = "…" }, one of the two
     -> slack.main.bot_token: must be { file = "…" } or { env = "…" }, one of the two
     "#);
@@ -328,13 +328,13 @@ fn a_secret_is_refused_for_what_it_is_and_not_shown() {
     "8f742231b10e8888"
       -> accepted
     "8f742231b10e8888abcd99yyyzzz85a5\n"
-      -> slack.main.signing_secret: has white space around it or a line end or control character in it: remove that
+      -> slack.main.signing_secret: has white space around it, or a line end or control character in it (one line end at the end of a file is taken off): remove that
     " 8f742231b10e8888abcd99yyyzzz85a5"
-      -> slack.main.signing_secret: has white space around it or a line end or control character in it: remove that
+      -> slack.main.signing_secret: has white space around it, or a line end or control character in it (one line end at the end of a file is taken off): remove that
     "8f742231b10e8888 abcd99yyyzzz85a5"
       -> slack.main.signing_secret: has white space in it: put the secret alone there
     "8f742231b10e8888\nabcd99yyyzzz85a5"
-      -> slack.main.signing_secret: has white space around it or a line end or control character in it: remove that
+      -> slack.main.signing_secret: has white space around it, or a line end or control character in it (one line end at the end of a file is taken off): remove that
     "changeme-changeme"
       -> slack.main.signing_secret: is a placeholder: put the real secret there
     "xxxxxxxxxxxxxxxxxxxx"
@@ -373,9 +373,9 @@ fn a_secrets_file_is_closed_to_others_and_loses_one_line_end() {
     600 "abcdefghijklmnopqrstuvwxyz012345": accepted
     440 "abcdefghijklmnopqrstuvwxyz012345\n": accepted
     660 "abcdefghijklmnopqrstuvwxyz012345\r\n": accepted
-    600 "abcdefghijklmnopqrstuvwxyz012345\n\n": token_keys[0].secret: has white space around it or a line end or control character in it: remove that
-    644 "abcdefghijklmnopqrstuvwxyz012345": token_keys[0].secret: the file can be read by everybody: chmod o-r it
-    604 "abcdefghijklmnopqrstuvwxyz012345": token_keys[0].secret: the file can be read by everybody: chmod o-r it
+    600 "abcdefghijklmnopqrstuvwxyz012345\n\n": token_keys[0].secret: has white space around it, or a line end or control character in it (one line end at the end of a file is taken off): remove that
+    644 "abcdefghijklmnopqrstuvwxyz012345": token_keys[0].secret: the file can be read by everybody: chmod o-rw it
+    604 "abcdefghijklmnopqrstuvwxyz012345": token_keys[0].secret: the file can be read by everybody: chmod o-rw it
     600 "bcdefghijklmnopqrstuvwxyz012345": token_keys[0].secret: is too short: it must have at least 32 characters
     bytes: token_keys[0].secret: the file is not text: write the secret in base64 or hex
     "#);
@@ -411,7 +411,7 @@ fn token_keys_and_slack_are_checked() {
     id = "k.1"
       -> token_keys[0].id: must be 1 to 32 letters, digits, '-' or '_'
 
-      -> token_keys[0].id: is missing: it must be a string
+      -> token_keys[0].id: is missing: add id = "k1"
     id = "k1"
     algorithm = "none"
       -> token_keys[0].algorithm: is not a known key: remove it, or correct its spelling
@@ -423,7 +423,7 @@ fn token_keys_and_slack_are_checked() {
 
       -> token_keys: is missing: add [[token_keys]] with id and secret = { file = "…" }
 
-      -> slack.main.app_id: is missing: it must be a string
+      -> slack.main.app_id: is missing: add app_id = "A0123ABCD"
     app_id = "a0undersign"
       -> slack.main.app_id: must be an id such as "A0123ABCD"
     app_id = "A0UNDERSIGN"
@@ -442,7 +442,7 @@ fn token_keys_and_slack_are_checked() {
     api_url = "http://127.0.0.1:4455/api"
       -> accepted
 
-      -> slack.main.signing_secret: is missing: it must be { file = "…" } or { env = "…" }
+      -> slack.main.signing_secret: is missing: add signing_secret = { env = "SLACK_SIGNING_SECRET" }
     signing_secret = []
       -> slack.main.signing_secret: must be one secret, or a list of two during a rotation
     signing_secret = [{ env = "SLACK_SIGNING_SECRET" }, { env = "SLACK_BOT_TOKEN" }]
@@ -484,7 +484,7 @@ fn tenants_and_agents_are_checked() {
     ]);
     insta::assert_snapshot!(table, @r#"
 
-      -> tenants.acme.policy: is missing: it must be a string
+      -> tenants.acme.policy: is missing: add policy = "policy/acme"
     policy = "policy/none"
       -> tenants.acme.policy: the directory can't be read: entity not found
     policy = "policy"
@@ -493,7 +493,7 @@ fn tenants_and_agents_are_checked() {
     region = "eu"
       -> tenants.acme.region: is not a known key: remove it, or correct its spelling
     owner = "zoe"
-      -> tenants.acme.agents.support-bot.owner: is nobody of the policy's [people]: add the person there, or correct the name
+      -> tenants.acme.agents.support-bot.owner: is nobody of the policy's [people]: add [people.NAME] to a policy file, or correct the name
     jwt = { issuer = "https://id.example" }
       -> tenants.acme.agents.support-bot.jwt: is not available in this version: remove it
     owner_claim = "sub"
@@ -508,7 +508,7 @@ fn tenants_and_agents_are_checked() {
       -> tenants.acme.agents.support-bot.key_sha256: must be 64 hex digits, as `undersign agent-key` prints them
     tenants.acme.agents.support-bot.key_sha256: must be 64 hex digits, as `undersign agent-key` prints them
     "usk_canary-credential"
-      -> tenants.acme.agents.support-bot.key_sha256: must be a list
+      -> tenants.acme.agents.support-bot.key_sha256: must be a list of strings, such as ["64 hex digits"]
     agents."support bot"
       -> tenants.acme.agents.support bot: must have a name of 1 to 64 letters, digits, '.', '-' and '_'
 
@@ -697,7 +697,7 @@ fn the_rest_of_an_upstream_is_checked() {
     // What was written holds a canary; what came of it may not.
     insta::assert_snapshot!(table.replace("canary-credential", "…"), @r#"
 
-      -> tenants.acme.upstreams.shop.url: is missing: it must be a string
+      -> tenants.acme.upstreams.shop.url: is missing: add url = "http://127.0.0.1:9001/mcp"
     command = ["npx"]
     env = {}
       -> tenants.acme.upstreams.shop.command: is not available in this version: remove it

@@ -20,9 +20,13 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const LONGEST_ENVIRONMENT: usize = 64;
 
 /// Headers that the protocol gives a meaning, so that nobody may set them.
-const RESERVED: [&str; 9] = [
+const RESERVED: [&str; 13] = [
     "accept",
     "connection",
+    "expect",
+    "keep-alive",
+    "proxy-connection",
+    "trailer",
     "content-length",
     "content-type",
     "host",

@@ -254,16 +254,16 @@ fn every_fault_of_a_file_is_named_at_once() {
     insta::assert_snapshot!(lines.join("\n"), @r#"
     team.toml: thresholds.cap: must be a number
     team.toml: color: is not a known key: remove it, or correct its spelling
-    team.toml: people.ana.slack: must be a list
+    team.toml: people.ana.slack: must be a list of strings, such as ["main/U0ANA"]
     team.toml: people.ana.totp: is not available in this version: remove it
     team.toml: rules[0].name: is missing: every rule needs a name of its own
     team.toml: rules.r.step_up: is not available in this version: remove it
     team.toml: rules.r.decision: must be "allow", "require_approval" or "deny"
-    team.toml: rules.s.tools: is missing: it must be a list
+    team.toml: rules.s.tools: is missing: add tools = ["shop/refund_order"]
     team.toml: rules.s.risk: must be "medium" or "high"
-    team.toml: rules.s.approvers.group: is missing: it must be a string
-    team.toml: rules.s.approvers.gruop: is not a known key: remove it, or correct its spelling
-    team.toml: rules.s.post_to: is missing: it must be a list
+    team.toml: rules.s.approvers.group: is missing: add group = "payments"
+    team.toml: rules.s.approvers.gruop: is not a known key: did you mean group?
+    team.toml: rules.s.post_to: is missing: add post_to = ["slack:main/C0PAY"]
     team.toml: rules.s.expires: must be a duration such as "25s", "10m" or "24h"
     team.toml: rules.s.preview.must_show: is not available in this version: remove it
     team.toml: rules.t.expires: means nothing with decision = "allow": remove it

@@ -25,6 +25,7 @@ pub(super) const SECTIONS: &[Section] = &[
             defaulted("public_url", Text, "\"http://127.0.0.1:8080\"", "\"https://undersign.example\"", "the address that agents are told"),
             defaulted("allowed_hosts", Texts, "[]", "[\"gate.example\"]", "`Host` names besides the listen addresses and `public_url`'s host"),
             defaulted("allowed_origins", Texts, "[]", "[\"https://app.example\"]", "`Origin`s of pages in browsers that may ask"),
+            defaulted("hold", Duration, "\"25s\"", "\"25s\"", "how long a first gated call waits for a quick decision, 0s to 50s"),
         ],
     },
     Section {

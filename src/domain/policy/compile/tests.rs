@@ -103,10 +103,10 @@ fn all_faults_come_at_once_with_file_and_key() {
     team.toml: people.twin.slack: 'main/U1' is ana's account already: a person is one person
     team.toml: people.twin.slack: 'U9' is not an account: write "installation/U…", with the member id
     team.toml: groups.empty: is empty, and nobody could approve: add people = ["…"] or slack_usergroups = ["installation/S…"]
-    team.toml: groups.typo.people: 'anna' is nobody: add [people.anna]
+    team.toml: groups.typo.people: 'anna' is nobody: add [people.anna], or correct the name
     team.toml: rules.r.tools: 'files/x' is for no upstream of this tenant: add [tenants.*.upstreams.files], or name another
     team.toml: rules.r.when: uses thresholds.absent: add absent to [thresholds]
-    team.toml: rules.r.approvers: there is no group 'nobody': add [groups.nobody]
+    team.toml: rules.r.approvers: there is no group 'nobody': add [groups.nobody], or correct the name
     team.toml: rules.r.post_to: there is no installation 'other': add [slack.other] to the server's configuration
     team.toml: rules.r.post_to: 'somewhere' is not a place: write "slack:installation/C…", with the channel's id
     team.toml: rules.r.expires: must be from 10s to 24h
