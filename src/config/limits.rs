@@ -69,8 +69,9 @@ pub(super) fn exposure(reader: &mut Reader, server: &ServerConfig) {
 /// An address that others can reach needs agents that prove who they are, and no two listeners share one.
 pub(super) fn listeners(reader: &mut Reader, server: &ServerConfig, agents: usize) {
     if !server.agents_listen.ip().is_loopback() && agents == 0 {
-        reader
-            .fault("server.agents_listen", "is public and no agent is configured: add [tenants.*.agents.*]");
+        let message = "is open to others and no agent is configured: add [tenants.NAME.agents.NAME] with key_sha256, \
+                       or listen on 127.0.0.1";
+        reader.fault("server.agents_listen", message);
     }
     if !server.admin_listen.ip().is_loopback() {
         reader.fault("server.admin_listen", "must be a loopback address: it has no authentication");

@@ -68,8 +68,21 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Table, Fault> {
     text.parse::<Table>().map_err(|error| {
         let line =
             error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        Fault { file: file.to_owned(), key: String::new(), message: format!("line {line} is not TOML") }
+        let written = text.lines().nth(line - 1).unwrap_or_default();
+        let message = match harmless(error.message(), written) {
+            Some(reason) => format!("line {line} is not TOML: {reason}"),
+            None => format!("line {line} is not TOML"),
+        };
+        Fault { file: file.to_owned(), key: String::new(), message }
     })
+}
+
+/// The parser's reason, unless a word of the line stands in it, which may be a secret's.
+fn harmless(reason: &str, written: &str) -> Option<String> {
+    let words = written.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 3);
+    let quoted = words.into_iter().any(|word| reason.contains(word));
+    let reason = reason.lines().map(str::trim).collect::<Vec<_>>().join(", ");
+    (!quoted && !reason.is_empty() && reason.is_ascii()).then_some(reason)
 }
 
 /// Whether a name has the form of those that become part of a path or of another name.

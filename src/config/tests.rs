@@ -174,10 +174,10 @@ fn all_faults_come_at_once() {
     insta::assert_snapshot!(faults, @r#"
     server.agents_listen: must be an address and a port, such as "127.0.0.1:8080"
     server.colour: is not a known key: remove it, or correct its spelling
-    database.url: the environment variable NO_SUCH_URL is not set
+    database.url: the environment variable NO_SUCH_URL is not set: set it for this process, or name another
     token_keys[0].secret: the file can't be read: entity not found; its path is relative to this file's directory
     slack.main.team_id: must be an id such as "T0123ABCD"
-    slack.main.signing_secret: the environment variable NO_SUCH_SECRET is not set
+    slack.main.signing_secret: the environment variable NO_SUCH_SECRET is not set: set it for this process, or name another
     tenants.acme.agents.support-bot.key_sha256: must be 64 hex digits, as `undersign agent-key` prints them
     tenants.acme.upstreams.shop.url: is plain http to another host: use https, or set allow_insecure = true
     policy/acme/team.toml: rules.read-only.decision: must be "allow", "require_approval" or "deny"
@@ -254,7 +254,7 @@ fn server_and_database_are_checked() {
       -> database.max_connections: must be from 2 to 1000
     url = { env = "DATABASE_URL" }
     migrate = "no"
-      -> database.migrate: must be true or false, such as true
+      -> database.migrate: must be true or false
 
       -> database: is missing: add [database] with url = { env = "DATABASE_URL" }
     "#);
@@ -324,7 +324,7 @@ fn a_secret_is_refused_for_what_it_is_and_not_shown() {
     ""
       -> slack.main.signing_secret: is empty: put the secret there
     "8f742231b10e888"
-      -> slack.main.signing_secret: is too short: it must have at least 16 characters
+      -> slack.main.signing_secret: is too short: put the whole secret there, which has at least 16 characters
     "8f742231b10e8888"
       -> accepted
     "8f742231b10e8888abcd99yyyzzz85a5\n"
@@ -376,7 +376,7 @@ fn a_secrets_file_is_closed_to_others_and_loses_one_line_end() {
     600 "abcdefghijklmnopqrstuvwxyz012345\n\n": token_keys[0].secret: has white space around it, or a line end or control character in it (one line end at the end of a file is taken off): remove that
     644 "abcdefghijklmnopqrstuvwxyz012345": token_keys[0].secret: the file can be read by everybody: chmod o-rw it
     604 "abcdefghijklmnopqrstuvwxyz012345": token_keys[0].secret: the file can be read by everybody: chmod o-rw it
-    600 "bcdefghijklmnopqrstuvwxyz012345": token_keys[0].secret: is too short: it must have at least 32 characters
+    600 "bcdefghijklmnopqrstuvwxyz012345": token_keys[0].secret: is too short: put the whole secret there, which has at least 32 characters
     bytes: token_keys[0].secret: the file is not text: write the secret in base64 or hex
     "#);
 }
@@ -526,7 +526,7 @@ fn a_public_address_without_agents_and_a_file_without_tenants_are_refused() {
     let faults = files.edited(&[("127.0.0.1:8080", "0.0.0.0:8080"), (&GOOD[at..], "")]);
     insta::assert_snapshot!(faults, @r#"
     tenants: is missing: add [tenants.NAME] with policy, agents and upstreams
-    server.agents_listen: is public and no agent is configured: add [tenants.*.agents.*]
+    server.agents_listen: is open to others and no agent is configured: add [tenants.NAME.agents.NAME] with key_sha256, or listen on 127.0.0.1
     "#);
     // With agents it is only a policy that is at fault, and nothing else is said.
     assert_eq!(files.edited(&[("127.0.0.1:8080", "0.0.0.0:8080")]), "accepted");
@@ -753,7 +753,7 @@ fn what_cannot_be_read_or_parsed_is_told_apart_from_what_is_refused() {
     files.write("undersign.toml", "[server]\nsecret = canary-password", 0o644);
     let broken = files.load().err().unwrap();
     assert!(unreadable(&broken));
-    assert_eq!(files.outcome(Err(broken)), "line 2 is not TOML");
+    assert_eq!(files.outcome(Err(broken)), "line 2 is not TOML: string values must be quoted, expected literal string");
     files.write("undersign.toml", &GOOD.replace("T0ACME", "ACME"), 0o644);
     files.write("policy/acme/other.toml", "[[rules]\n", 0o644);
     let policy = files.load().err().unwrap();

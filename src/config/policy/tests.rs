@@ -200,9 +200,9 @@ fn the_faults_of_all_files_come_at_once() {
     std::fs::create_dir(directory.0.join("e.toml")).unwrap();
     insta::assert_snapshot!(directory.load().unwrap_err(), @r#"
     DIR/b.toml: rules.large-refunds.risk: must be "medium" or "high"
-    DIR/c.toml: line 2 is not TOML
+    DIR/c.toml: line 2 is not TOML: string values must be quoted, expected literal string
     DIR/e.toml: can't be read: is a directory
-    DIR/a.toml: groups.empty: is empty, and nobody could approve: add people = ["…"] or slack_usergroups = ["installation/S…"]
+    DIR/a.toml: groups.empty: is empty, and nobody could approve: add people = ["…"] or slack_usergroups = ["NAME/S…"]
     DIR/b.toml: rules.large-refunds.expires: must be from 10s to 24h
     DIR/d.toml: rules.read-only: is defined in DIR/b.toml already: keep one of the two
     DIR/d.toml: rules.read-only.tools: is empty: name tools as "upstream/tool"; '*' stands for any text without '/'
@@ -256,7 +256,7 @@ fn every_fault_of_a_file_is_named_at_once() {
     team.toml: color: is not a known key: remove it, or correct its spelling
     team.toml: people.ana.slack: must be a list of strings, such as ["main/U0ANA"]
     team.toml: people.ana.totp: is not available in this version: remove it
-    team.toml: rules[0].name: is missing: every rule needs a name of its own
+    team.toml: rules[0].name: is missing: every rule needs a name of its own, such as name = "large-refunds"
     team.toml: rules.r.step_up: is not available in this version: remove it
     team.toml: rules.r.decision: must be "allow", "require_approval" or "deny"
     team.toml: rules.s.tools: is missing: add tools = ["shop/refund_order"]
@@ -274,7 +274,7 @@ fn every_fault_of_a_file_is_named_at_once() {
 fn broken_toml_names_its_line_and_not_its_content() {
     let (definition, faults) = read("team.toml", "a = 1\nsecret = hunter2");
     assert_eq!(definition, None);
-    assert_eq!(faults[0].to_string(), "team.toml: line 2 is not TOML");
+    assert_eq!(faults[0].to_string(), "team.toml: line 2 is not TOML: string values must be quoted, expected literal string");
 }
 
 #[test]

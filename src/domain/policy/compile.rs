@@ -214,7 +214,7 @@ impl Compiler<'_> {
                 self.plain(file, "people", name);
                 let mut accounts = Vec::new();
                 for text in &person.slack {
-                    let wanted = "an account: write \"installation/U…\", with the member id";
+                    let wanted = "an account: write \"NAME/U…\", the name of [slack.NAME] and the person's member id";
                     let Some(account) = self.account(file, &key, text, &['U', 'W'], wanted) else { continue };
                     if let Some(other) =
                         owners.insert(account.clone(), name.clone()).filter(|other| other != name)
@@ -222,7 +222,7 @@ impl Compiler<'_> {
                         self.fault(
                             file,
                             &key,
-                            format!("'{text}' is {other}'s account already: a person is one person"),
+                            format!("'{text}' is {other}'s account already: keep it with one of the two, as people are counted and not accounts"),
                         );
                     }
                     accounts.push(account);
@@ -231,7 +231,7 @@ impl Compiler<'_> {
                     self.fault(
                         file,
                         &format!("people.{name}"),
-                        "has no account: add slack = [\"installation/U…\"]",
+                        "has no account: add slack = [\"NAME/U…\"], the name of [slack.NAME] and the person's member id",
                     );
                 }
                 all.insert(Person::new(name.clone()), accounts);
@@ -267,7 +267,7 @@ impl Compiler<'_> {
         people: &BTreeMap<Person, Vec<Account>>,
     ) -> Group {
         if group.people.is_empty() && group.slack_usergroups.is_empty() {
-            let message = "is empty, and nobody could approve: add people = [\"…\"] or slack_usergroups = [\"installation/S…\"]";
+            let message = "is empty, and nobody could approve: add people = [\"…\"] or slack_usergroups = [\"NAME/S…\"]";
             self.fault(file, &format!("groups.{name}"), message);
         }
         let key = format!("groups.{name}.people");
@@ -285,7 +285,7 @@ impl Compiler<'_> {
         let key = format!("groups.{name}.slack_usergroups");
         let mut usergroups = Vec::new();
         for text in &group.slack_usergroups {
-            let wanted = "a user group: write \"installation/S…\", with the user group's id";
+            let wanted = "a user group: write \"NAME/S…\", the name of [slack.NAME] and the user group's id";
             if let Some(account) = self.account(file, &key, text, &['S'], wanted) {
                 usergroups.push((account.installation, account.user));
             }

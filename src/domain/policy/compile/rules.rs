@@ -214,7 +214,10 @@ impl Compiler<'_> {
         let mut sound = true;
         for (name, count) in &definition.approvers {
             let entry = ApproverCount { count: *count, group: GroupName::new(name.clone()) };
-            if !names.groups.contains_key(&entry.group) {
+            if name.contains('*') {
+                self.fault(file, key, format!("'{name}' stands for no group: write the name of one of [groups.NAME]"));
+                sound = false;
+            } else if !names.groups.contains_key(&entry.group) {
                 self.dangling(
                     file,
                     key,
@@ -262,9 +265,9 @@ impl Compiler<'_> {
         let mut people = BTreeMap::<Person, BTreeSet<GroupName>>::new();
         let mut wanted = Vec::new();
         for entry in approvers {
-            let Some(group) =
-                names.groups.get(&entry.group).filter(|group| group.slack_usergroups.is_empty())
-            else {
+            // An empty group is a fault of its own.
+            let known = |group: &&Group| group.slack_usergroups.is_empty() && !group.people.is_empty();
+            let Some(group) = names.groups.get(&entry.group).filter(known) else {
                 return;
             };
             for person in &group.people {
@@ -306,7 +309,7 @@ impl Compiler<'_> {
             self.fault(
                 file,
                 key,
-                "is empty, and nobody could be asked: write post_to = [\"slack:installation/C…\"]",
+                "is empty, and nobody could be asked: write post_to = [\"slack:NAME/C…\"], the name of [slack.NAME] and the channel's id",
             );
         }
         let mut places = Vec::new();
@@ -323,7 +326,7 @@ impl Compiler<'_> {
                     file,
                     key,
                     format!(
-                        "'{text}' is not a place: write \"slack:installation/C…\", with the channel's id"
+                        "'{text}' is not a place: write \"slack:NAME/C…\", the name of [slack.NAME] and the channel's id"
                     ),
                 ),
             }
