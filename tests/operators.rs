@@ -298,7 +298,7 @@ fn o02_approvers_that_are_nobody_or_everybody_or_too_few_are_refused() {
     [{ group = "payments", count = 2 }]; separate_proposer = false
       -> accepted
     { group = "payments" }
-      -> policy/payments.toml: rules.refunds.approvers: must be a list of tables, each below a heading in [[…]] or within [{ … }]
+      -> policy/payments.toml: rules.refunds.approvers: must be a list of tables, each below a heading in [[…]] or within [{ … }], such as [{ group = "payments", count = 1 }]
     []
       -> policy/payments.toml: rules.refunds.post_to: is empty, and nobody could be asked: write post_to = ["slack:NAME/C…"], the name of [slack.NAME] and the channel's id
     ["*"]
@@ -384,7 +384,7 @@ fn o03_unknown_keys_and_names_that_are_there_twice_are_refused_and_idle_rules_ar
     refund_auto = "5000"
       -> policy/payments.toml: thresholds.refund_auto: must be a number
     files/get_*
-      -> policy/payments.toml: rules.read-only.tools: 'files/get_*' is for no upstream of this tenant: add [tenants.*.upstreams.files], or name another
+      -> policy/payments.toml: rules.read-only.tools: 'files/get_*' is for no upstream of this tenant: add [tenants.NAME.upstreams.files] to the server's configuration, or name another
     get_*
       -> policy/payments.toml: rules.read-only.tools: 'get_*' must be "upstream/tool", where '*' stands for any text without '/'
     thresholds.refund_limit
@@ -415,12 +415,12 @@ fn o03_unknown_keys_and_names_that_are_there_twice_are_refused_and_idle_rules_ar
         ("[groups.payments]", "[groups.legal]\npeople = [\"ben\"]\n[groups.payments]"),
     ]), @r#"
     [[rules]]; name = "never"; tools = ["shop/*"]; decision = "deny"; [[rules]]; name = "read-only"
-      -> warning: policy/payments.toml: rules.read-only: can never decide anything: never denies all of its tools, always; narrow that, or remove this rule
-         warning: policy/payments.toml: rules.refunds: can never decide anything: never denies all of its tools, always; narrow that, or remove this rule
+      -> warning: policy/payments.toml: rules.read-only: can never decide anything, as the rule 'never' denies all of its tools, always: narrow the tools there, or remove this rule
+         warning: policy/payments.toml: rules.refunds: can never decide anything, as the rule 'never' denies all of its tools, always: narrow the tools there, or remove this rule
     [[rules]]; name = "never"; tools = ["shop/refund_[ab]"]; decision = "deny"; [[rules]]; name = "read-only"
       -> accepted
     [[rules]]; name = "never"; tools = ["shop/refund_order"]; decision = "deny"; [[rules]]; name = "read-only"
-      -> warning: policy/payments.toml: rules.refunds: can never decide anything: never denies all of its tools, always; narrow that, or remove this rule
+      -> warning: policy/payments.toml: rules.refunds: can never decide anything, as the rule 'never' denies all of its tools, always: narrow the tools there, or remove this rule
     tools = ["shop/get_*"]; when = "1 > 2"
       -> warning: policy/payments.toml: rules.read-only.when: never holds, so the rule can never match: correct it, or remove the rule
     tools = ["shop/get_*"]; when = "true"
@@ -428,7 +428,7 @@ fn o03_unknown_keys_and_names_that_are_there_twice_are_refused_and_idle_rules_ar
     when = "args.amount_cents > 5000"
       -> warning: policy/payments.toml: thresholds.refund_auto: is used by no rule: use it in a condition or a preview, or remove it
     tools = ["shop/*"]
-      -> warning: policy/payments.toml: rules.read-only: changes nothing: refunds asks people about all of its tools, always, and an allow never loosens that; give that rule other tools or a when, or remove this one
+      -> warning: policy/payments.toml: rules.read-only: changes nothing, as the rule 'refunds' asks people about all of its tools, always, and an allow never loosens that: narrow the tools there or give it a when, or remove this rule
          warning: policy/payments.toml: thresholds.refund_auto: is used by no rule: use it in a condition or a preview, or remove it
     [groups.legal]; people = ["ben"]; [groups.payments]
       -> warning: policy/payments.toml: groups.legal: is asked by no rule: name it in approvers, or remove it
@@ -610,11 +610,11 @@ fn n07_an_upstream_is_where_its_address_says_and_not_where_secrets_hide() {
     "https://user:…@shop.example/mcp"
       -> undersign.toml: tenants.acme.upstreams.shop.url: must not hold a user name or password: use headers
     "file:///etc/passwd"
-      -> undersign.toml: tenants.acme.upstreams.shop.url: must be http or https
+      -> undersign.toml: tenants.acme.upstreams.shop.url: must begin with https:// or, on this machine, http://
     "unix:@abstract"
-      -> undersign.toml: tenants.acme.upstreams.shop.url: must be http or https
+      -> undersign.toml: tenants.acme.upstreams.shop.url: must begin with https:// or, on this machine, http://
     "http+unix://%2Frun%2Fshop.sock/mcp"
-      -> undersign.toml: tenants.acme.upstreams.shop.url: must be http or https
+      -> undersign.toml: tenants.acme.upstreams.shop.url: must begin with https:// or, on this machine, http://
     "http://169.254.169.254/mcp"
       -> undersign.toml: tenants.acme.upstreams.shop.url: must not be a link-local, multicast, unspecified or metadata address
     "https://[fe80::1]/mcp"

@@ -226,7 +226,7 @@ impl<'r> Section<'r> {
         if read.is_none() {
             let example = self.example(key).map(|text| format!(", such as {text}")).unwrap_or_default();
             // Some kinds say themselves what to write.
-            let example = if T::WANTED.contains("such as") || T::WANTED.contains(" or ") { "" } else { &example };
+            let example = if T::WANTED.contains("such as") || T::WANTED == bool::WANTED { "" } else { &example };
             self.fault(key, format!("must be {}{example}", T::WANTED));
         }
         read

@@ -124,7 +124,7 @@ fn headers(section: &mut Section<'_>, environment: &Environment<'_>) -> BTreeMap
 fn address(text: &str, insecure: bool) -> Result<Url, &'static str> {
     let url = Url::parse(text).map_err(|_| "is not an address, such as \"http://127.0.0.1:9001/mcp\"")?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err("must be http or https");
+        return Err("must begin with https:// or, on this machine, http://");
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err("must not hold a user name or password: use headers");

@@ -148,7 +148,7 @@ async fn database(config: &Config) -> Vec<Finding> {
             }
             if !found.durable {
                 let message = "fsync is off: a crash may lose what people approved; switch it on in postgresql.conf";
-                findings.push(Finding::fault(ABOUT, message));
+                findings.push(Finding::warning(ABOUT, message));
             }
             if found.version < 14 {
                 let message = format!("is Postgres {}: 14 or newer is needed", found.version);

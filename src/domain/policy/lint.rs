@@ -36,13 +36,21 @@ impl Policy {
         }
         let denying = self.covering(rule, |effect| matches!(effect, Effect::Deny));
         if !denying.is_empty() && !matches!(rule.effect, Effect::Deny) {
-            let denying = denying.join(", ");
-            return tell("", format!("can never decide anything: {denying} denies all of its tools, always; narrow that, or remove this rule"));
+            let message = format!(
+                "can never decide anything, as {} denies all of its tools, always: narrow the tools there, or remove \
+                 this rule",
+                quoted(&denying)
+            );
+            return tell("", message);
         }
         let asking = self.covering(rule, |effect| matches!(effect, Effect::RequireApproval(_)));
         if !asking.is_empty() && matches!(rule.effect, Effect::Allow) {
-            let asking = asking.join(", ");
-            return tell("", format!("changes nothing: {asking} asks people about all of its tools, always, and an allow never loosens that; give that rule other tools or a when, or remove this one"));
+            let message = format!(
+                "changes nothing, as {} asks people about all of its tools, always, and an allow never loosens that: \
+                 narrow the tools there or give it a when, or remove this rule",
+                quoted(&asking)
+            );
+            return tell("", message);
         }
         None
     }
@@ -95,6 +103,11 @@ impl Policy {
         };
         Facts::of(&self.tenant, &self.thresholds, &call)
     }
+}
+
+fn quoted(rules: &[&str]) -> String {
+    let names: Vec<_> = rules.iter().map(|name| format!("'{name}'")).collect();
+    format!("the rule {}", names.join(" with "))
 }
 
 /// Whether every tool that `narrow` names is certainly named by `wide` too. For more than plain text and `*` the answer

@@ -101,7 +101,7 @@ impl Compiler<'_> {
             glob(pattern).map_err(whole)
         } else {
             Err(format!(
-                "is for no upstream of this tenant: add [tenants.*.upstreams.{upstream}], or name another"
+                "is for no upstream of this tenant: add [tenants.NAME.upstreams.{upstream}] to the server's configuration, or name another"
             ))
         }
     }
