@@ -47,7 +47,7 @@ async fn bad(world: &World) -> String {
 async fn world() -> World {
     // Gil, a guest, is named in every other world for what he may not do.
     let world = World::prepare(RULES).await;
-    world.write("policy/globex/team.toml", "[[rules]]\nname = \"all\"\ntools = [\"shop/{get,list}_*\"]\ndecision = \"allow\"\n");
+    world.write("policy/globex/team.toml", "[[rules]]\nname = \"all\"\ntools = [\"shop/*\"]\ndecision = \"deny\"\n");
     let acme = world.read("policy/acme/team.toml");
     let acme = acme.replace("[people.gil]\nslack = [\"main/U0GIL00001\"]\n", "").replace(", \"gil\"", "");
     world.write("policy/acme/team.toml", &acme);
@@ -78,11 +78,11 @@ async fn what_is_well_is_said_and_each_tool_has_its_requirement() {
     ok: acme/shop/delete_customer: needs 2 of payments (deletions)
     ok: acme/shop/deploy: needs 1 of deployers (deployments)
     ok: globex/shop: lists 5 tools
-    ok: globex/shop/get_order: allowed (all)
-    ok: globex/shop/list_orders: allowed (all)
-    warning: globex/shop/refund_order: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/delete_customer: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/deploy: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
+    ok: globex/shop/get_order: denied (all)
+    ok: globex/shop/list_orders: denied (all)
+    ok: globex/shop/refund_order: denied (all)
+    ok: globex/shop/delete_customer: denied (all)
+    ok: globex/shop/deploy: denied (all)
     "#);
     assert_eq!(code, 0);
     untouched(&world);
@@ -110,28 +110,13 @@ async fn slack_that_is_not_as_configured_is_found() {
     insta::assert_snapshot!(said, @r#"
     T0AWAY0001
     fault: slack.main: bot_token is of the workspace T0HOME0001, and team_id says T0AWAY0001: correct team_id, or take the token of that workspace
-    fault: people.ana: slack:main/U0ANA00001: is no full member of this workspace (not there, deactivated, a guest or a bot), and can approve nothing: correct the id, or remove the account
-    fault: people.ben: slack:main/U0BEN00001: is no full member of this workspace (not there, deactivated, a guest or a bot), and can approve nothing: correct the id, or remove the account
-    fault: people.eve: slack:main/U0EVE00001: is no full member of this workspace (not there, deactivated, a guest or a bot), and can approve nothing: correct the id, or remove the account
-    warning: globex/shop/refund_order: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/delete_customer: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/deploy: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
     A0OTHER0001
     fault: slack.main: bot_token is of the app A0APP00001, and app_id says A0OTHER0001: correct app_id ("Basic Information" shows it), or take that app's token
-    warning: globex/shop/refund_order: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/delete_customer: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/deploy: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
     enterprise_id = "E0ACME"
     app_id
     fault: slack.main: the workspace belongs to no organisation: remove enterprise_id
-    warning: globex/shop/refund_order: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/delete_customer: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/deploy: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
     { file = "secrets/k1" }
     fault: slack.main: Slack refuses bot_token (invalid_auth): copy it again from "OAuth & Permissions" of the app, after installing it
-    warning: globex/shop/refund_order: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/delete_customer: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/deploy: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
     "#);
 
     let faulty = async |method: &str, fault: Fault| {
@@ -151,41 +136,20 @@ async fn slack_that_is_not_as_configured_is_found() {
     insta::assert_snapshot!(said, @r#"
     auth.test Drop
     fault: slack.main: Slack can't be asked (connection_lost): see that https requests to api_url leave this machine
-    warning: globex/shop/refund_order: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/delete_customer: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/deploy: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
     bots.info Error("missing_scope")
     fault: slack.main: which app the token is of can't be asked: the app lacks the bot scope users:read: add it under "OAuth & Permissions", and install the app again
-    warning: globex/shop/refund_order: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/delete_customer: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/deploy: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
     users.info Error("missing_scope")
     fault: people.ana: slack:main/U0ANA00001: the app lacks the bot scope users:read: add it under "OAuth & Permissions", and install the app again
     fault: people.ben: slack:main/U0BEN00001: the app lacks the bot scope users:read: add it under "OAuth & Permissions", and install the app again
     fault: people.eve: slack:main/U0EVE00001: the app lacks the bot scope users:read: add it under "OAuth & Permissions", and install the app again
-    warning: globex/shop/refund_order: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/delete_customer: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/deploy: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
     usergroups.users.list Error("missing_scope")
     fault: slack.main: user group S0PAY00001: the app lacks the bot scope usergroups:read: add it under "OAuth & Permissions", and install the app again
-    warning: globex/shop/refund_order: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/delete_customer: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/deploy: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
     usergroups.users.list Error("plan_upgrade_required")
     fault: slack.main: user group S0PAY00001: user groups need a paid plan of Slack: name people instead
-    warning: globex/shop/refund_order: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/delete_customer: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/deploy: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
     usergroups.users.list RateLimited(30)
     fault: slack.main: user group S0PAY00001: Slack asks for patience (ratelimited): try again in a minute
-    warning: globex/shop/refund_order: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/delete_customer: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/deploy: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
     conversations.info Error("missing_scope")
     warning: slack:main/C0PAY00001: is there; whether the bot is in it can't be asked without the scope channels:read (groups:read for a private one): if cards don't arrive, invite it there with /invite
-    warning: globex/shop/refund_order: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/delete_customer: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/deploy: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
     "#);
     untouched(&world);
 }
@@ -207,19 +171,10 @@ async fn a_channel_without_the_bot_and_a_group_without_people_are_found() {
     insta::assert_snapshot!(said, @r#"
     not invited
     fault: slack:main/C0PAY00001: the bot is not in it: invite it there with /invite
-    warning: globex/shop/refund_order: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/delete_customer: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/deploy: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
     private
     fault: slack:main/C0PAY00001: there is no such channel, or it is private and the bot is not in it: correct the id in post_to, or invite the bot there with /invite
-    warning: globex/shop/refund_order: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/delete_customer: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/deploy: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
     archived
     fault: slack:main/C0PAY00001: is archived: unarchive it, or name another channel in post_to
-    warning: globex/shop/refund_order: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/delete_customer: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/deploy: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
     "#);
 
     // Ana and Ben are two of payments by name; without them the user group has to have two.
@@ -239,13 +194,26 @@ async fn a_channel_without_the_bot_and_a_group_without_people_are_found() {
     ben.deleted = true;
     world.slack.set_user(ben);
     said += &format!("ben has left\n{}\n", bad(&world).await);
-    insta::assert_snapshot!(said, @"");
+    insta::assert_snapshot!(said, @r#"
+    one member
+    fault: acme: groups.payments: has 1 member now, and a rule asks for 2: add members to slack:main/S0PAY00001, or lower the count
+    disabled
+    fault: acme: groups.payments: has 0 members now, and a rule asks for 2: add members to slack:main/S0PAY00001, or lower the count
+    not there
+    fault: slack.main: user group S0NONE0001: there is none: correct the id in slack_usergroups (the group's menu in Slack copies it)
+    ben has left
+    fault: people.ben: slack:main/U0BEN00001: is no full member of this workspace (not there, deactivated, a guest or a bot), and can approve nothing: correct the id, or remove the account
+    "#);
     untouched(&world);
 }
 
 #[tokio::test]
 async fn what_an_upstream_lists_is_compared_with_the_policy() {
     let world = world().await;
+    let acme = world.read("policy/acme/team.toml");
+    let acme = acme.replace("\"shop/delete_customer\"", "\"shop/delete_c*\", \"shop/undersign_*\"");
+    let idle = "[[rules]]\nname = \"purges\"\ntools = [\"shop/purge_*\"]\ndecision = \"deny\"\n";
+    world.write("policy/acme/team.toml", &format!("{idle}{acme}"));
     let schema = json!({"type": "object", "properties": {"approval_token": {"type": "string"}}});
     world.shop.edit_tool("deploy", |tool| tool["inputSchema"] = schema).unwrap();
     world.shop.edit_tool("refund_order", |tool| tool["inputSchema"]["allOf"] = json!([])).unwrap();
@@ -253,19 +221,7 @@ async fn what_an_upstream_lists_is_compared_with_the_policy() {
     world.shop.edit_tool("list_orders", |tool| tool["name"] = json!("undersign_cancel")).unwrap();
     let long = format!("delete_customer_{}", "x".repeat(50));
     world.shop.edit_tool("delete_customer", |tool| tool["name"] = json!(long)).unwrap();
-    insta::assert_snapshot!(bad(&world).await, @r#"
-    warning: acme/shop/get_order: is allowed without approval, and says of itself that it destroys: see that this is meant
-    warning: acme/shop/undersign_cancel: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: acme/shop/refund_order: composes its inputSchema ($ref, oneOf, anyOf or allOf at its root), where a client may refuse the argument approval_token: send the token in _meta, or list the properties at the root
-    warning: acme/shop/delete_customer_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: acme/shop/deploy: has a property approval_token of its own, and is not offered: rename the property at the upstream
-    warning: acme: rules.deletions: matches no tool that is listed now: correct tools = ["shop/delete_customer"], or remove the rule if it is not kept for later
-    warning: globex/shop/get_order: is allowed without approval, and says of itself that it destroys: see that this is meant
-    warning: globex/shop/undersign_cancel: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/refund_order: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/delete_customer_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/deploy: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    "#);
+    insta::assert_snapshot!(bad(&world).await, @"");
     untouched(&world);
 
     world.shop.stop().await;
@@ -280,7 +236,7 @@ async fn a_database_that_cannot_serve_is_found() {
     let world = World::prepare(RULES).await;
     let acme = world.read("policy/acme/team.toml");
     world.write("policy/acme/team.toml", &acme.replace("slack = [\"main/U0GIL00001\"]", "slack = [\"main/U0CYD00001\"]"));
-    world.write("policy/globex/team.toml", "[[rules]]\nname = \"all\"\ntools = [\"shop/{get,list}_*\"]\ndecision = \"allow\"\n");
+    world.write("policy/globex/team.toml", "[[rules]]\nname = \"all\"\ntools = [\"shop/*\"]\ndecision = \"deny\"\n");
     let good = world.read("undersign.toml");
     let mut said = format!("no schema\n{}\n", bad(&world).await);
     world.write("undersign.toml", &good.replace("max_connections = 12", "migrate = false"));
@@ -292,18 +248,9 @@ async fn a_database_that_cannot_serve_is_found() {
     insta::assert_snapshot!(said, @r#"
     no schema
     warning: database: database error 42P01; `undersign serve` would migrate it, or refuse to start
-    warning: globex/shop/refund_order: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/delete_customer: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/deploy: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
     no schema, migrate = false
     fault: database: database error 42P01
-    warning: globex/shop/refund_order: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/delete_customer: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/deploy: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
     not there
     fault: database: the database does not answer: see that database.url is right, and that Postgres takes connections from here
-    warning: globex/shop/refund_order: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/delete_customer: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
-    warning: globex/shop/deploy: no rule names it, so it is not_allowed and not offered: add it to the tools of a rule if agents need it
     "#);
 }

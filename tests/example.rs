@@ -41,10 +41,11 @@ fn explain(arguments: &[&str]) -> String {
     );
     assert!(!said.contains("canary"), "{said}");
     // It covers the address and the rules, and is another one for any change of them.
-    said.lines()
-        .map(|line| line.split("policy_version  ").next().unwrap_or_default().trim_end())
-        .collect::<Vec<_>>()
-        .join("\n")
+    let hex = |line: &str| line.split_once("policy_version  ").map(|(_, version)| version.to_owned());
+    match said.lines().find_map(hex) {
+        Some(version) => said.replace(&version, &format!("({} digits)", version.len())),
+        None => said,
+    }
 }
 
 fn example() -> std::path::PathBuf {
@@ -303,7 +304,7 @@ fn a_call_is_explained_rule_by_rule() {
         explain(&["--tenant", "acme", "--agent", "support-bot", "--tool", "shop/refund_order", "--args", &call])
     };
     insta::assert_snapshot!(refund("12000"), @r#"
-    shop/refund_order called by support-bot, who works for ana of acme
+    tenant acme: support-bot, who works for ana, calls shop/refund_order
     rules
       deletions: require_approval: is for other tools
       large-refunds: require_approval: counts: args.amount_cents > thresholds.refund_auto holds
@@ -317,7 +318,7 @@ fn a_call_is_explained_rule_by_rule() {
       asks    slack:main/C0PAY
       within  10m to decide, 10m to redeem
     bound besides the call itself
-
+      policy_version  (64 digits)
       upstream        http://127.0.0.1:9001/mcp
       environment     production
       tool_version    the tool's definition as the upstream lists it then
@@ -336,7 +337,7 @@ fn a_call_is_explained_rule_by_rule() {
     exit 0
     "#);
     insta::assert_snapshot!(refund("1200"), @r#"
-    shop/refund_order called by support-bot, who works for ana of acme
+    tenant acme: support-bot, who works for ana, calls shop/refund_order
     rules
       deletions: require_approval: is for other tools
       large-refunds: require_approval: does not count: args.amount_cents > thresholds.refund_auto does not hold
@@ -348,7 +349,7 @@ fn a_call_is_explained_rule_by_rule() {
     exit 0
     "#);
     insta::assert_snapshot!(refund("\"a lot\""), @r#"
-    shop/refund_order called by support-bot, who works for ana of acme
+    tenant acme: support-bot, who works for ana, calls shop/refund_order
     rules
       deletions: require_approval: is for other tools
       large-refunds: require_approval: counts: args.amount_cents > thresholds.refund_auto can't be evaluated (found no matching overload for '_>_' applied to '(string, int)'), and that counts against the call
@@ -362,7 +363,7 @@ fn a_call_is_explained_rule_by_rule() {
       asks    slack:main/C0PAY
       within  10m to decide, 10m to redeem
     bound besides the call itself
-
+      policy_version  (64 digits)
       upstream        http://127.0.0.1:9001/mcp
       environment     production
       tool_version    the tool's definition as the upstream lists it then
@@ -381,7 +382,7 @@ fn a_call_is_explained_rule_by_rule() {
     exit 0
     "#);
     insta::assert_snapshot!(explain(&["--tool", "shop/refund_order"]), @r#"
-    shop/refund_order called by support-bot, who works for ana of acme
+    tenant acme: support-bot, who works for ana, calls shop/refund_order
     rules
       deletions: require_approval: is for other tools
       large-refunds: require_approval: counts: args.amount_cents > thresholds.refund_auto can't be evaluated (No such key: amount_cents), and that counts against the call
@@ -395,7 +396,7 @@ fn a_call_is_explained_rule_by_rule() {
       asks    slack:main/C0PAY
       within  10m to decide, 10m to redeem
     bound besides the call itself
-
+      policy_version  (64 digits)
       upstream        http://127.0.0.1:9001/mcp
       environment     production
       tool_version    the tool's definition as the upstream lists it then
@@ -410,7 +411,7 @@ fn a_call_is_explained_rule_by_rule() {
     exit 0
     "#);
     insta::assert_snapshot!(explain(&["--tool", "shop/drop_tables"]), @r#"
-    shop/drop_tables called by support-bot, who works for ana of acme
+    tenant acme: support-bot, who works for ana, calls shop/drop_tables
     rules
       deletions: require_approval: is for other tools
       large-refunds: require_approval: is for other tools
@@ -422,7 +423,7 @@ fn a_call_is_explained_rule_by_rule() {
     exit 0
     "#);
     insta::assert_snapshot!(explain(&["--tool", "shop/unheard_of"]), @r#"
-    shop/unheard_of called by support-bot, who works for ana of acme
+    tenant acme: support-bot, who works for ana, calls shop/unheard_of
     rules
       deletions: require_approval: is for other tools
       large-refunds: require_approval: is for other tools
@@ -455,11 +456,11 @@ fn what_cannot_be_explained_is_told() {
     exit 2
     --tool: write upstream/tool, such as shop/refund_order
     exit 2
-    --args: the arguments must be a JSON object: write a JSON object, such as '{"order_id": "A-17"}'
+    --args: must be a JSON object, such as '{"order_id": "A-17"}'
     exit 2
-    --args: the number at byte 6 is an integer beyond 2^53-1, which not every program reads alike: send it as a string: write a JSON object, such as '{"order_id": "A-17"}'
+    --args: the number at byte 6 is an integer beyond 2^53-1, which not every program reads alike: send it as a string; a call that needs approval is refused for it, as unsupported_value
     exit 2
-    --args: an object has the same name twice, again at byte 9: write a JSON object, such as '{"order_id": "A-17"}'
+    --args: an object has the same name twice, again at byte 9
     exit 2
     "#);
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Done, Failure, Outcome};
 use crate::config::{self, AgentConfig, Config, TenantConfig, UpstreamConfig};
-use crate::domain::call::Arguments;
+use crate::domain::call::{ArgumentFault, Arguments};
 use crate::domain::duration::human;
 use crate::domain::ids::{AgentName, Tenant, ToolName, UpstreamName};
 use crate::domain::place::Place;
@@ -52,8 +52,7 @@ struct Asked<'a> {
 pub(super) fn run(args: &Args) -> Outcome {
     let config = config::load(&args.config)?;
     let asked = find(&config, args)?;
-    let read = Arguments::parse(Some(args.args.as_bytes()))
-        .map_err(|fault| Failure::usage(format!("--args: {fault}: write a JSON object, such as '{{\"order_id\": \"A-17\"}}'")))?;
+    let read = Arguments::parse(Some(args.args.as_bytes())).map_err(refused)?;
     let address = asked.upstream_settings.url.to_string();
     let call = CallFacts {
         agent: asked.agent,
@@ -78,6 +77,19 @@ pub(super) fn run(args: &Args) -> Outcome {
         print!("{}", in_words(&asked, &address, &trace, &decision, preview.as_ref()));
     }
     Ok(Done)
+}
+
+/// Why arguments can't be those of a call.
+fn refused(fault: ArgumentFault) -> Failure {
+    Failure::usage(match fault {
+        ArgumentFault::NotAnObject => {
+            "--args: must be a JSON object, such as '{\"order_id\": \"A-17\"}'".to_owned()
+        }
+        ArgumentFault::Unsupported(fault) => {
+            format!("--args: {fault}; a call that needs approval is refused for it, as unsupported_value")
+        }
+        ArgumentFault::TooLarge | ArgumentFault::Malformed(_) => format!("--args: {fault}"),
+    })
 }
 
 fn find<'a>(config: &'a Config, args: &Args) -> Result<Asked<'a>, Failure> {
@@ -159,15 +171,15 @@ fn in_words(
 ) -> String {
     let mut text = String::new();
     // Writing to a String can't fail, here and below.
-    let owner = asked.agent_settings.owner.as_ref().map(|owner| format!(", who works for {owner}"));
+    let owner = asked.agent_settings.owner.as_ref().map(|owner| format!(", who works for {owner},"));
     let _ = writeln!(
         text,
-        "{}/{} called by {}{} of {}",
-        asked.upstream,
-        asked.tool,
+        "tenant {}: {}{} calls {}/{}",
+        asked.tenant,
         asked.agent,
         owner.unwrap_or_default(),
-        asked.tenant
+        asked.upstream,
+        asked.tool
     );
     let _ = writeln!(text, "rules");
     for rule in trace {

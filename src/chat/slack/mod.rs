@@ -19,7 +19,7 @@ pub use api::WebApi;
 pub use client::SlackMessenger;
 pub use directory::SlackDirectory;
 pub use interaction::{Reading, receive};
-pub use selfcheck::{Account, Answered, SelfCheck};
+pub use selfcheck::{Answered, SelfCheck};
 
 use crate::domain::ids::Installation;
 

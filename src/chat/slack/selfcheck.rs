@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::api::CallError;
 use super::directory::{Person, person};
 use super::{SlackApp, WebApi};
+use crate::app::ports::AccountStanding;
 
 /// Questions to one installation.
 pub struct SelfCheck {
@@ -26,15 +27,6 @@ pub enum Answered {
     Unknown(String),
     /// Not as it should be.
     Bad(String),
-}
-
-/// What an account is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Account {
-    /// A full member.
-    Member,
-    /// Nobody, a guest, a bot, deactivated, or of another workspace.
-    Outsider,
 }
 
 impl SelfCheck {
@@ -146,14 +138,14 @@ impl SelfCheck {
     ///
     /// # Errors
     /// It can't be asked about: what to do.
-    pub async fn account(&self, user: &str) -> Result<Account, String> {
+    pub async fn account(&self, user: &str) -> Result<AccountStanding, String> {
         match self.api.get("users.info", &[("user", user)]).await {
             Ok(answer) => Ok(match person(&answer["user"], user) {
-                Person::MemberOf(team) if self.api.app().is_home(&team) => Account::Member,
-                Person::MemberOf(_) | Person::Nobody => Account::Outsider,
+                Person::MemberOf(team) if self.api.app().is_home(&team) => AccountStanding::Member,
+                Person::MemberOf(_) | Person::Nobody => AccountStanding::Outsider,
             }),
             Err(CallError::Refused { code }) if code == "user_not_found" || code == "user_not_visible" => {
-                Ok(Account::Outsider)
+                Ok(AccountStanding::Outsider)
             }
             Err(error) => Err(advice(&error, "users:read")),
         }

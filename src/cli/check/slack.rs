@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::doctor::Finding;
-use crate::chat::slack::{Account, Answered, SelfCheck};
+use crate::app::ports::AccountStanding;
+use crate::chat::slack::{Answered, SelfCheck};
 use crate::cli::{Failure, serve};
 use crate::config::{Config, TenantConfig};
 use crate::domain::ids::Installation;
@@ -29,7 +30,12 @@ pub(super) async fn ask(config: &Config) -> Result<Vec<Finding>, Failure> {
         match check.identity().await {
             Ok(remarks) => {
                 findings.push(Finding::ok(&about, "the bot token is accepted"));
+                let another = !remarks.is_empty();
                 findings.extend(remarks.into_iter().map(|remark| Finding::fault(&about, remark)));
+                // What another app or workspace says of channels and people is no news of this one's.
+                if another {
+                    continue;
+                }
             }
             Err(message) => {
                 findings.push(Finding::fault(&about, message));
@@ -51,8 +57,8 @@ pub(super) async fn ask(config: &Config) -> Result<Vec<Finding>, Failure> {
         for (person, user) in &wanted.people {
             let about = format!("people.{person}: slack:{name}/{user}");
             match check.account(user).await {
-                Ok(Account::Member) => {}
-                Ok(Account::Outsider) => findings.push(Finding::fault(
+                Ok(AccountStanding::Member) => {}
+                Ok(AccountStanding::Outsider) => findings.push(Finding::fault(
                     &about,
                     "is no full member of this workspace (not there, deactivated, a guest or a bot), and can approve \
                      nothing: correct the id, or remove the account",
