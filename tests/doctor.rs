@@ -221,7 +221,14 @@ async fn what_an_upstream_lists_is_compared_with_the_policy() {
     world.shop.edit_tool("list_orders", |tool| tool["name"] = json!("undersign_cancel")).unwrap();
     let long = format!("delete_customer_{}", "x".repeat(50));
     world.shop.edit_tool("delete_customer", |tool| tool["name"] = json!(long)).unwrap();
-    insta::assert_snapshot!(bad(&world).await, @"");
+    insta::assert_snapshot!(bad(&world).await, @r#"
+    warning: acme/shop/get_order: is allowed without approval, and says of itself that it destroys: see that this is meant
+    warning: acme/shop/undersign_cancel: has the name of a tool of undersign's own, and is not offered: rename it at the upstream
+    warning: acme/shop/refund_order: composes its inputSchema ($ref, oneOf, anyOf or allOf at its root), where a client may refuse the argument approval_token: send the token in _meta, or list the properties at the root
+    warning: acme/shop/delete_customer_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx: is called shop__delete_customer_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx on /mcp, which is longer than 64 characters, and some clients refuse that: use /mcp/shop, or shorten the upstream's name
+    warning: acme/shop/deploy: has a property approval_token of its own, and is not offered: rename the property at the upstream
+    warning: acme: rules.purges: matches no tool that is listed now: correct tools = ["shop/purge_*"], or remove the rule if it is not kept for later
+    "#);
     untouched(&world);
 
     world.shop.stop().await;

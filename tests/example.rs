@@ -74,6 +74,10 @@ fn the_example_is_accepted_and_explained() {
         payments: ana, ben, whoever is in slack:main/S0PAY
       thresholds
         refund_auto = 5000
+      limits
+        asks     5 a minute; waiting at most 20 of one agent
+        denials  3 within 10m pause an agent for 10m; each is remembered for 1day
+        alerts   nobody
       rules
         deletions: require_approval for shop/delete_*
           risk    high
@@ -140,7 +144,7 @@ fn faults_of_every_section_come_at_once() {
         colour = "blue"
         [server]
         agents_listen = "0.0.0.0"
-        hold = "25s"
+        hold = "51s"
         [database]
         url = "postgres://user:pw-canary@localhost/db"
         [[token_keys]]
@@ -196,7 +200,7 @@ fn faults_of_every_section_come_at_once() {
     undersign.toml: discord: is not available in this version: remove it
     undersign.toml: colour: is not a known key: remove it, or correct its spelling
     undersign.toml: server.agents_listen: must be an address and a port, such as "127.0.0.1:8080"
-    undersign.toml: server.hold: is not available in this version: remove it, or write "0s"
+    undersign.toml: server.hold: must be from 0s to 50s: many clients give a request up after a minute
     undersign.toml: database.url: must be { file = "…" } or { env = "…" }: a secret is never written here itself
     undersign.toml: token_keys[0].secret: is too short: put the whole secret there, which has at least 32 characters
     undersign.toml: token_keys[0].id: must be 1 to 32 letters, digits, '-' or '_'

@@ -694,6 +694,10 @@ fn o09_the_program_has_no_switch_for_tests_and_check_prints_the_policy_in_force(
         payments: ana, ben
       thresholds
         refund_auto = 5000
+      limits
+        asks     5 a minute; waiting at most 20 of one agent
+        denials  3 within 10m pause an agent for 10m; each is remembered for 1day
+        alerts   nobody
       rules
         read-only: allow for shop/get_*
         refunds: require_approval for shop/refund_order

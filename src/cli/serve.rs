@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use secrecy::ExposeSecret as _;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -114,7 +115,7 @@ impl Service {
         let addresses = [address(&agents)?, address(&callbacks)?, address(&admin)?];
 
         let (apps, chats) = chats(&config.slack)?;
-        let tasks = TaskTracker::new();
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let keys = AgentKeys::new(callers(&config.tenants));
         let hosts = hosts(&config, addresses[0]);
         let origins = server.allowed_origins.clone();
@@ -124,20 +125,20 @@ impl Service {
             db: db.clone(),
             tenants,
             chats,
-            keys: config.token_keys,
+            keys: ArcSwap::from_pointee(config.token_keys),
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
             tasks: tasks.clone(),
+            stop: stop.clone(),
         });
         let shared = Arc::new(Shared {
             app: app.clone(),
-            services: Services::new(app.clone(), hosts, origins),
+            services: Services::new(app.clone(), hosts, origins, server.hold),
             keys,
             slack: apps,
             clock: Arc::new(SystemClock),
         });
 
-        let stop = CancellationToken::new();
         let mut parts = JoinSet::new();
         for (name, listener, router) in [
             ("the agents' listener ended", agents, http::agents(shared.clone())),
@@ -286,7 +287,7 @@ fn tenants(configured: BTreeMap<Tenant, TenantConfig>) -> Result<HashMap<Tenant,
                 },
             );
         }
-        tenants.insert(name, TenantEntry { policy: config.policy, upstreams });
+        tenants.insert(name, TenantEntry { policy: ArcSwap::new(config.policy), upstreams });
     }
     Ok(tenants)
 }
@@ -315,7 +316,7 @@ pub(super) fn upstream_port(
 async fn announce(db: &Db, tenants: &HashMap<Tenant, TenantEntry>) -> Result<(), StartError> {
     for (tenant, entry) in tenants {
         // The policy's own numbers may be fractions; its text is what is hashed.
-        let text = canonical(entry.policy.source()).unwrap_or_default();
+        let text = canonical(entry.policy.load().source()).unwrap_or_default();
         let event = Event::PolicyLoaded {
             policy_sha256: hex::encode(sha256(&text)),
             upstreams: entry.upstreams.keys().cloned().collect(),

@@ -11,6 +11,12 @@ use super::Environment;
 use super::reader::{Reader, Section};
 use super::secret::{self, Rules};
 
+/// How long a first gated call waits, where the file does not say.
+const HOLD: Duration = Duration::from_secs(25);
+
+/// How long it may wait at most.
+const LONGEST_HOLD: Duration = Duration::from_secs(50);
+
 /// `[server]`.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
@@ -26,6 +32,8 @@ pub struct ServerConfig {
     pub allowed_hosts: Vec<String>,
     /// Origins accepted from browsers.
     pub allowed_origins: Vec<String>,
+    /// How long a first gated call waits for a quick decision.
+    pub hold: Duration,
 }
 
 /// `[database]`.
@@ -66,8 +74,9 @@ pub(super) fn server(reader: &mut Reader, table: Option<Table>) -> Option<Server
             "must list origins such as \"https://app.example\", each of them whole",
         );
     }
-    if section.optional::<Duration>("hold").is_some_and(|hold| !hold.is_zero()) {
-        section.fault("hold", "is not available in this version: remove it, or write \"0s\"");
+    let hold = section.optional("hold").unwrap_or(HOLD);
+    if hold > LONGEST_HOLD {
+        section.fault("hold", "must be from 0s to 50s: many clients give a request up after a minute");
     }
     section.end();
     Some(ServerConfig {
@@ -77,6 +86,7 @@ pub(super) fn server(reader: &mut Reader, table: Option<Table>) -> Option<Server
         public_url: parsed?,
         allowed_hosts,
         allowed_origins,
+        hold,
     })
 }
 

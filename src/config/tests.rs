@@ -197,6 +197,7 @@ fn server_and_database_are_checked() {
         (server, "listen = \"127.0.0.1:8080\""),
         (server, "hold = \"25s\""),
         (server, "hold = \"0s\""),
+        (server, "hold = \"51s\""),
         (server, "hold = \"soon\""),
         (server, "allowed_hosts = [\"*\"]"),
         (server, "allowed_hosts = [\"gate.example\", \"gate.example:8443\", \"[::1]:80\"]"),
@@ -224,9 +225,11 @@ fn server_and_database_are_checked() {
     listen = "127.0.0.1:8080"
       -> server.listen: is not a known key: remove it, or correct its spelling
     hold = "25s"
-      -> server.hold: is not available in this version: remove it, or write "0s"
+      -> accepted
     hold = "0s"
       -> accepted
+    hold = "51s"
+      -> server.hold: must be from 0s to 50s: many clients give a request up after a minute
     hold = "soon"
       -> server.hold: must be a duration such as "25s", "10m" or "24h"
     allowed_hosts = ["*"]
@@ -515,7 +518,7 @@ fn tenants_and_agents_are_checked() {
       -> tenants.acme.agents: is missing: add [tenants.acme.agents.NAME] with key_sha256
 
       -> tenants.acme.upstreams: is missing: add [tenants.acme.upstreams.NAME] with url
-    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*' is for no upstream of this tenant: add [tenants.*.upstreams.shop], or name another
+    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*' is for no upstream of this tenant: add [tenants.NAME.upstreams.shop] to the server's configuration, or name another
     "#);
 }
 
@@ -587,11 +590,11 @@ fn upstream_addresses_are_checked() {
     shop.example
       -> tenants.acme.upstreams.shop.url: is not an address, such as "http://127.0.0.1:9001/mcp"
     file:///etc/passwd
-      -> tenants.acme.upstreams.shop.url: must be http or https
+      -> tenants.acme.upstreams.shop.url: must begin with https:// or, on this machine, http://
     unix:@abstract
-      -> tenants.acme.upstreams.shop.url: must be http or https
+      -> tenants.acme.upstreams.shop.url: must begin with https:// or, on this machine, http://
     ws://127.0.0.1/mcp
-      -> tenants.acme.upstreams.shop.url: must be http or https
+      -> tenants.acme.upstreams.shop.url: must begin with https:// or, on this machine, http://
     http://shop.example/mcp
       -> tenants.acme.upstreams.shop.url: is plain http to another host: use https, or set allow_insecure = true
     http://localhost.example/mcp
@@ -732,13 +735,13 @@ fn the_rest_of_an_upstream_is_checked() {
       -> tenants.acme.upstreams.shop.headers.Authorization: must be { file = "…" } or { env = "…" }: a secret is never written here itself
     upstreams.Shop
       -> tenants.acme.upstreams.Shop: must have a name of 1 to 32 characters a-z, 0-9, '-' and '_', without '__' and no '_' at its end
-    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*' is for no upstream of this tenant: add [tenants.*.upstreams.shop], or name another
+    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*' is for no upstream of this tenant: add [tenants.NAME.upstreams.shop] to the server's configuration, or name another
     upstreams.sh__op
       -> tenants.acme.upstreams.sh__op: must have a name of 1 to 32 characters a-z, 0-9, '-' and '_', without '__' and no '_' at its end
-    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*' is for no upstream of this tenant: add [tenants.*.upstreams.shop], or name another
+    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*' is for no upstream of this tenant: add [tenants.NAME.upstreams.shop] to the server's configuration, or name another
     upstreams.shop_
       -> tenants.acme.upstreams.shop_: must have a name of 1 to 32 characters a-z, 0-9, '-' and '_', without '__' and no '_' at its end
-    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*' is for no upstream of this tenant: add [tenants.*.upstreams.shop], or name another
+    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*' is for no upstream of this tenant: add [tenants.NAME.upstreams.shop] to the server's configuration, or name another
     "#);
 }
 
@@ -760,7 +763,7 @@ fn what_cannot_be_read_or_parsed_is_told_apart_from_what_is_refused() {
     assert!(unreadable(&policy));
     insta::assert_snapshot!(files.outcome(Err(policy)), @r#"
     slack.main.team_id: must be an id such as "T0123ABCD"
-    policy/acme/other.toml: line 1 is not TOML
+    policy/acme/other.toml: line 1 is not TOML: unclosed array table, expected `]`
     "#);
     files.write("policy/acme/other.toml", "", 0o644);
     assert!(!unreadable(&files.load().err().unwrap()));

@@ -108,6 +108,10 @@ approvers = [{ group = "deployers", count = 1 }]
 post_to = ["slack:main/C0PAY00001"]
 "#;
 
+/// Far beyond what a test asks for, unless it is about limits.
+pub const NO_LIMITS: &str = "\n[limits]\nasks_per_minute = 100000\npending_per_agent = 100000\n\
+    denials_pause = { count = 1000, within = \"1m\", pause_for = \"1m\" }\n";
+
 /// The refund that needs approval in every world.
 pub fn refund() -> Value {
     serde_json::json!({ "order_id": "A-17", "amount_cents": 12_000 })
@@ -150,10 +154,11 @@ impl World {
         world
     }
 
-    /// Replaces the policy of `acme`; a replica started afterwards has it.
+    /// Replaces the policy of both tenants; a replica started afterwards has it. Rules without `[limits]` get none.
     pub fn write_policy(&self, rules: &str) {
-        self.write("policy/acme/team.toml", &format!("{rules}\n{PEOPLE}"));
-        self.write("policy/globex/team.toml", &format!("{rules}\n{PEOPLE}"));
+        let limits = if rules.contains("[limits]") { "" } else { NO_LIMITS };
+        self.write("policy/acme/team.toml", &format!("{rules}\n{limits}\n{PEOPLE}"));
+        self.write("policy/globex/team.toml", &format!("{rules}\n{limits}\n{PEOPLE}"));
     }
 
     fn config(&self) -> String {
@@ -177,7 +182,7 @@ impl World {
         };
         format!(
             "[server]\nagents_listen = \"127.0.0.1:0\"\ncallbacks_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
-             public_url = \"http://127.0.0.1:8080\"\n\
+             public_url = \"http://127.0.0.1:8080\"\nhold = \"0s\"\n\
              [database]\nurl = {{ env = \"DATABASE_URL\" }}\nmax_connections = 12\n\
              [[token_keys]]\nid = \"k1\"\nsecret = {{ file = \"secrets/k1\" }}\n\
              [slack.main]\nteam_id = \"{TEAM}\"\napp_id = \"{APP}\"\nsigning_secret = {{ env = \"SLACK_SIGNING_SECRET\" }}\n\

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::config::{Config, TenantConfig};
 use crate::domain::duration::human;
-use crate::domain::policy::RuleView;
+use crate::domain::policy::{Limits, RuleView};
 
 pub(super) fn as_json(config: &Config) -> Value {
     let tenants = config.tenants.iter().map(|(name, tenant)| {
@@ -26,12 +26,29 @@ pub(super) fn as_json(config: &Config) -> Value {
             "upstreams": upstreams,
             "thresholds": policy.thresholds(),
             "groups": groups,
+            "limits": limits_as_json(policy.limits()),
             "rules": rules,
             "tools": tools,
         });
         (name.to_string(), value)
     });
     Value::Object(tenants.collect())
+}
+
+fn limits_as_json(limits: &Limits) -> Value {
+    json!({
+        "asks_per_minute": limits.asks_per_minute,
+        "pending_per_agent": limits.pending_per_agent,
+        "pending_per_owner": limits.pending_per_owner,
+        "pending_per_group": limits.pending_per_group,
+        "denials_pause": {
+            "count": limits.denials_pause.count,
+            "within_seconds": limits.denials_pause.within.as_secs(),
+            "pause_for_seconds": limits.denials_pause.pause_for.as_secs(),
+        },
+        "denial_memory_seconds": limits.denial_memory.duration().map(|time| time.as_secs()),
+        "alert_to": limits.alert_to.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    })
 }
 
 /// Every tenant's policy as it would be applied.
@@ -72,6 +89,7 @@ fn tenant(text: &mut String, tenant: &TenantConfig) {
     for (name, value) in policy.thresholds() {
         let _ = writeln!(text, "    {name} = {value}");
     }
+    limits(text, policy.limits());
     let _ = writeln!(text, "  rules");
     for rule in policy.rules() {
         self::rule(text, &rule);
@@ -84,6 +102,24 @@ fn tenant(text: &mut String, tenant: &TenantConfig) {
         }
     }
     let _ = writeln!(text, "    every other tool: not_allowed");
+}
+
+fn limits(text: &mut String, limits: &Limits) {
+    let mut pending = vec![format!("{} of one agent", limits.pending_per_agent)];
+    pending.extend(limits.pending_per_owner.map(|most| format!("{most} of one owner's agents")));
+    pending.extend(limits.pending_per_group.map(|most| format!("{most} with one group")));
+    let pause = limits.denials_pause;
+    let memory = limits.denial_memory.duration().map_or_else(|| "ever".to_owned(), human);
+    let alerts: Vec<_> = limits.alert_to.iter().map(ToString::to_string).collect();
+    let _ = writeln!(text, "  limits");
+    let _ = writeln!(text, "    asks     {} a minute; waiting at most {}", limits.asks_per_minute, pending.join(", "));
+    let (within, pause_for) = (human(pause.within), human(pause.pause_for));
+    let _ = writeln!(
+        text,
+        "    denials  {} within {within} pause an agent for {pause_for}; each is remembered for {memory}",
+        pause.count
+    );
+    let _ = writeln!(text, "    alerts   {}", if alerts.is_empty() { "nobody".to_owned() } else { alerts.join(", ") });
 }
 
 fn rule(text: &mut String, rule: &RuleView) {

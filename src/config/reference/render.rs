@@ -60,10 +60,10 @@ fn section(text: &mut String, section: &Section) {
 
 /// As the heading is written in the file.
 fn heading(name: &str) -> String {
-    if name.contains("[].") || name.ends_with(".headers") || name == "rules[].preview" {
-        let path = name.replace("[]", "");
-        return format!("`{path}`");
+    if name == "rules[].approvers[]" || name.ends_with(".headers") || name == "limits.denials_pause" {
+        return format!("`{}`", name.replace("[]", "").replace('*', "NAME"));
     }
+    let name = &name.replace("[].", ".");
     match name.strip_suffix("[]") {
         Some(list) => format!("`[[{list}]]`"),
         None => format!("`[{}]`", name.replace('*', "NAME")),

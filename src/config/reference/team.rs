@@ -11,6 +11,7 @@ pub(super) const SECTIONS: &[Section] = &[
             optional("thresholds", Table("thresholds"), "", "numbers that conditions and previews refer to"),
             optional("people", Tables("people.*"), "", "who is who; the name may not contain ':' or '/'"),
             optional("groups", Tables("groups.*"), "", "who may approve"),
+            optional("limits", Table("limits"), "", "how much agents may ask of people; each key in one file of the tenant"),
             optional("rules", List("rules[]"), "", "what happens to calls; all that match are taken together, and the strictest wins"),
         ],
     },
@@ -47,6 +48,7 @@ pub(super) const SECTIONS: &[Section] = &[
             defaulted("expires", Duration, "\"10m\"", "\"10m\"", "time to decide, from the call on: 10s to 24h"),
             defaulted("redeem_within", Duration, "\"10m\"", "\"10m\"", "time to repeat the call, from the approval on: 1s to 1h"),
             optional("preview", Table("rules[].preview"), "", "what people read above the arguments"),
+            optional("cosmetic", Table("rules[].cosmetic"), "", "what makes a call no other call for the memory of denials"),
         ],
     },
     Section {
@@ -67,6 +69,36 @@ pub(super) const SECTIONS: &[Section] = &[
             optional("impact", Text, "\"{{ args.amount_cents }} cents\"", "how much"),
             optional("data_out", Text, "\"nothing leaves the shop\"", "what leaves the house"),
             defaulted("reversible", Text, "\"not stated\"", "\"no\"", "whether it can be undone"),
+        ],
+    },
+    Section {
+        name: "rules[].cosmetic",
+        about: "JSON Pointers into the arguments. Case, white space and invisible characters never make another call.",
+        keys: &[
+            defaulted("ignore", Texts, "[]", "[\"/note\"]", "values that carry no meaning"),
+            defaulted("unordered", Texts, "[]", "[\"/recipients\"]", "lists whose order carries no meaning"),
+        ],
+    },
+    Section {
+        name: "limits",
+        about: "",
+        keys: &[
+            defaulted("asks_per_minute", Whole, "5", "5", "new approvals that an agent may ask for within a minute"),
+            defaulted("pending_per_agent", Whole, "20", "20", "actions of one agent that may wait at once"),
+            optional("pending_per_owner", Whole, "40", "actions of one owner's agents that may wait at once"),
+            optional("pending_per_group", Whole, "50", "actions that may wait with one approver group at once"),
+            defaulted("denials_pause", Table("limits.denials_pause"), "{ count = 3, within = \"10m\", pause_for = \"10m\" }", "{ count = 3, within = \"10m\", pause_for = \"10m\" }", "when denials pause an agent"),
+            defaulted("denial_memory", Duration, "\"24h\"", "\"24h\"", "how long a denied call stays denied; at most 366 days, or `\"forever\"`"),
+            defaulted("alert_to", Texts, "[]", "[\"slack:main/C0SEC\"]", "channels that are told of pauses, foreign tokens and unknown outcomes"),
+        ],
+    },
+    Section {
+        name: "limits.denials_pause",
+        about: "",
+        keys: &[
+            defaulted("count", Whole, "3", "3", "so many denials, 1 to 1000"),
+            defaulted("within", Duration, "\"10m\"", "\"10m\"", "within this time"),
+            defaulted("pause_for", Duration, "\"10m\"", "\"10m\"", "pause the agent for this long"),
         ],
     },
 ];

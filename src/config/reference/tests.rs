@@ -25,6 +25,8 @@ approvers = [{ group = "pay" }]
 post_to = ["slack:main/C1"]
 [rules.preview]
 title = "x"
+[limits]
+denials_pause = { count = 3 }
 "#;
 
 #[test]

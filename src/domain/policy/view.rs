@@ -67,9 +67,10 @@ impl Policy {
         patterns.into_iter().map(|pattern| (pattern.clone(), naming(pattern))).collect()
     }
 
-    /// Every place that a rule posts to, without repeats.
+    /// Every place that something is posted to, without repeats.
     pub fn places(&self) -> Vec<Place> {
-        let mut places: Vec<Place> = self.approvals().flat_map(|approval| approval.post_to.iter().cloned()).collect();
+        let asked = self.approvals().flat_map(|approval| &approval.post_to);
+        let mut places: Vec<Place> = asked.chain(&self.limits.alert_to).cloned().collect();
         places.sort();
         places.dedup();
         places

@@ -7,8 +7,8 @@ use serde_json::{Map, json};
 use super::*;
 use crate::domain::ids::{AgentName, ToolName};
 use crate::domain::policy::{
-    ApprovalDefinition, CallFacts, Decision, EffectDefinition, Offer, PersonDefinition, PreviewDefinition,
-    RuleDefinition,
+    ApprovalDefinition, CallFacts, Decision, EffectDefinition, LimitsDefinition, Offer, PersonDefinition,
+    PreviewDefinition, RuleDefinition,
 };
 
 fn known() -> Known {
@@ -28,6 +28,7 @@ fn asking(name: &str, tools: &str, group: &str) -> RuleDefinition {
             expires: Duration::from_mins(10),
             redeem_within: Duration::from_mins(10),
             preview: PreviewDefinition::default(),
+            cosmetic: Cosmetic::default(),
         })),
     }
 }
@@ -50,6 +51,7 @@ fn definition(rules: Vec<RuleDefinition>) -> Definition {
         ]
         .into(),
         rules,
+        limits: LimitsDefinition::default(),
     }
 }
 
@@ -104,7 +106,7 @@ fn all_faults_come_at_once_with_file_and_key() {
     team.toml: people.twin.slack: 'U9' is not an account: write "NAME/U…", the name of [slack.NAME] and the person's member id
     team.toml: groups.empty: is empty, and nobody could approve: add people = ["…"] or slack_usergroups = ["NAME/S…"]
     team.toml: groups.typo.people: 'anna' is nobody: add [people.anna], or correct the name
-    team.toml: rules.r.tools: 'files/x' is for no upstream of this tenant: add [tenants.*.upstreams.files], or name another
+    team.toml: rules.r.tools: 'files/x' is for no upstream of this tenant: add [tenants.NAME.upstreams.files] to the server's configuration, or name another
     team.toml: rules.r.when: uses thresholds.absent: add absent to [thresholds]
     team.toml: rules.r.approvers: there is no group 'nobody': add [groups.nobody], or correct the name
     team.toml: rules.r.post_to: there is no installation 'other': add [slack.other] to the server's configuration
@@ -210,8 +212,8 @@ fn patterns_name_tools_of_known_upstreams() {
     let pattern = |text: &str| fault_of(|_, rule| rule.tools = vec![text.to_owned()]);
     insta::assert_snapshot!(pattern("refund"), @r#"team.toml: rules.r.tools: 'refund' must be "upstream/tool", where '*' stands for any text without '/'"#);
     insta::assert_snapshot!(pattern("shop/"), @r#"team.toml: rules.r.tools: 'shop/' must be "upstream/tool", where '*' stands for any text without '/'"#);
-    insta::assert_snapshot!(pattern("files/x"), @"team.toml: rules.r.tools: 'files/x' is for no upstream of this tenant: add [tenants.*.upstreams.files], or name another");
-    insta::assert_snapshot!(pattern("shp*/x"), @"team.toml: rules.r.tools: 'shp*/x' is for no upstream of this tenant: add [tenants.*.upstreams.shp*], or name another");
+    insta::assert_snapshot!(pattern("files/x"), @"team.toml: rules.r.tools: 'files/x' is for no upstream of this tenant: add [tenants.NAME.upstreams.files] to the server's configuration, or name another");
+    insta::assert_snapshot!(pattern("shp*/x"), @"team.toml: rules.r.tools: 'shp*/x' is for no upstream of this tenant: add [tenants.NAME.upstreams.shp*] to the server's configuration, or name another");
     insta::assert_snapshot!(pattern("shop/[a"), @"team.toml: rules.r.tools: 'shop/[a' is not a glob: '*' stands for any text without '/', {a,b} for one of several");
     insta::assert_snapshot!(pattern("{shop/a,shop/b}"), @"team.toml: rules.r.tools: '{shop/a,shop/b}' is not a glob: '*' stands for any text without '/', {a,b} for one of several");
     insta::assert_snapshot!(fault_of(|_, rule| rule.tools.clear()), @r#"team.toml: rules.r.tools: is empty: name tools as "upstream/tool"; '*' stands for any text without '/'"#);
