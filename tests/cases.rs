@@ -58,7 +58,11 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("N07", "operators", "n07_an_upstream_is_where_its_address_says_and_not_where_secrets_hide"),
     ("O01", "operators", "o01_a_signing_secret_that_is_none_and_a_gated_tool_without_a_chat_are_refused"),
     ("O02", "operators", "o02_approvers_that_are_nobody_or_everybody_or_too_few_are_refused"),
-    ("O03", "operators", "o03_unknown_keys_and_names_that_are_there_twice_are_refused_and_idle_rules_are_told"),
+    (
+        "O03",
+        "operators",
+        "o03_unknown_keys_and_names_that_are_there_twice_are_refused_and_idle_rules_are_told",
+    ),
     ("O04", "operators", "o04_a_public_address_without_agents_and_open_files_are_refused"),
     ("O05", "operators", "o05_a_threshold_has_one_place"),
     ("O06", "operators", "o06_times_are_within_limits_and_ten_minutes_where_nothing_is_said"),

@@ -32,7 +32,9 @@ async fn found(world: &World) -> (Vec<String>, i32) {
     // How the test's own server is set up is no news of the program.
     let news = |line: &&str| {
         ["fault: ", "warning: ", "ok: "].iter().any(|level| line.starts_with(level))
-            && !line.contains("fsync") && !line.contains("owns the audit rows") && !line.contains("from the environment")
+            && !line.contains("fsync")
+            && !line.contains("owns the audit rows")
+            && !line.contains("from the environment")
     };
     (said.lines().filter(news).map(str::to_owned).collect(), output.status.code().unwrap())
 }
@@ -47,7 +49,10 @@ async fn bad(world: &World) -> String {
 async fn world() -> World {
     // Gil, a guest, is named in every other world for what he may not do.
     let world = World::prepare(RULES).await;
-    world.write("policy/globex/team.toml", "[[rules]]\nname = \"all\"\ntools = [\"shop/*\"]\ndecision = \"deny\"\n");
+    world.write(
+        "policy/globex/team.toml",
+        "[[rules]]\nname = \"all\"\ntools = [\"shop/*\"]\ndecision = \"deny\"\n",
+    );
     let acme = world.read("policy/acme/team.toml");
     let acme = acme.replace("[people.gil]\nslack = [\"main/U0GIL00001\"]\n", "").replace(", \"gil\"", "");
     world.write("policy/acme/team.toml", &acme);
@@ -89,8 +94,16 @@ async fn what_is_well_is_said_and_each_tool_has_its_requirement() {
     let output = check(&world, &["--json"]).await;
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(answer["ok"], true, "{answer}");
-    let tool = answer["online"].as_array().unwrap().iter().find(|found| found["about"] == "acme/shop/deploy").unwrap();
-    assert_eq!(tool, &json!({"level": "ok", "about": "acme/shop/deploy", "message": "needs 1 of deployers (deployments)"}));
+    let tool = answer["online"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|found| found["about"] == "acme/shop/deploy")
+        .unwrap();
+    assert_eq!(
+        tool,
+        &json!({"level": "ok", "about": "acme/shop/deploy", "message": "needs 1 of deployers (deployments)"})
+    );
 }
 
 #[tokio::test]
@@ -242,8 +255,14 @@ async fn what_an_upstream_lists_is_compared_with_the_policy() {
 async fn a_database_that_cannot_serve_is_found() {
     let world = World::prepare(RULES).await;
     let acme = world.read("policy/acme/team.toml");
-    world.write("policy/acme/team.toml", &acme.replace("slack = [\"main/U0GIL00001\"]", "slack = [\"main/U0CYD00001\"]"));
-    world.write("policy/globex/team.toml", "[[rules]]\nname = \"all\"\ntools = [\"shop/*\"]\ndecision = \"deny\"\n");
+    world.write(
+        "policy/acme/team.toml",
+        &acme.replace("slack = [\"main/U0GIL00001\"]", "slack = [\"main/U0CYD00001\"]"),
+    );
+    world.write(
+        "policy/globex/team.toml",
+        "[[rules]]\nname = \"all\"\ntools = [\"shop/*\"]\ndecision = \"deny\"\n",
+    );
     let good = world.read("undersign.toml");
     let mut said = format!("no schema\n{}\n", bad(&world).await);
     world.write("undersign.toml", &good.replace("max_connections = 12", "migrate = false"));

@@ -247,10 +247,16 @@ fn a_policy_that_cannot_be_parsed_is_that_exit_code_too() {
     std::fs::remove_dir_all(&directory).unwrap();
     assert_eq!((text.status.code(), json.status.code()), (Some(2), Some(2)));
     let said = String::from_utf8(text.stderr).unwrap().replace(&format!("{}/", directory.display()), "");
-    assert_eq!(said, "policy/acme/team.toml: line 2 is not TOML: string values must be quoted, expected literal string\n");
+    assert_eq!(
+        said,
+        "policy/acme/team.toml: line 2 is not TOML: string values must be quoted, expected literal string\n"
+    );
     let report: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(report["ok"], false);
-    assert_eq!(report["faults"][0]["message"], "line 2 is not TOML: string values must be quoted, expected literal string");
+    assert_eq!(
+        report["faults"][0]["message"],
+        "line 2 is not TOML: string values must be quoted, expected literal string"
+    );
 }
 
 #[test]
@@ -305,7 +311,16 @@ fn the_readme_shows_the_example_files_as_they_are() {
 fn a_call_is_explained_rule_by_rule() {
     let refund = |amount: &str| {
         let call = format!("{{\"order_id\": \"A-17\u{202e}\", \"amount_cents\": {amount}}}");
-        explain(&["--tenant", "acme", "--agent", "support-bot", "--tool", "shop/refund_order", "--args", &call])
+        explain(&[
+            "--tenant",
+            "acme",
+            "--agent",
+            "support-bot",
+            "--tool",
+            "shop/refund_order",
+            "--args",
+            &call,
+        ])
     };
     insta::assert_snapshot!(refund("12000"), @r#"
     tenant acme: support-bot, who works for ana, calls shop/refund_order

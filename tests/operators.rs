@@ -73,7 +73,8 @@ impl Files {
     fn new() -> Self {
         static SERIAL: AtomicU32 = AtomicU32::new(0);
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let files = Self(std::env::temp_dir().join(format!("undersign-operators-{}-{serial}", std::process::id())));
+        let files =
+            Self(std::env::temp_dir().join(format!("undersign-operators-{}-{serial}", std::process::id())));
         files.write("secrets/k1", "canary-token-key-of-32-bytes-0123456789\n", 0o640);
         files.write("undersign.toml", SERVER, 0o644);
         files.write("policy/payments.toml", TEAM, 0o644);
@@ -316,7 +317,11 @@ fn o02_approvers_that_are_nobody_or_everybody_or_too_few_are_refused() {
     "#);
     // For an agent of somebody else's, Ana alone is enough.
     let one = TEAM.replace("[\"ana\", \"ben\"]", "[\"ana\"]");
-    files.write("policy/payments.toml", &one.replace("args.amount_cents >", "agent != 'support-bot' && args.amount_cents >"), 0o644);
+    files.write(
+        "policy/payments.toml",
+        &one.replace("args.amount_cents >", "agent != 'support-bot' && args.amount_cents >"),
+        0o644,
+    );
     assert_eq!(files.said(files.load()), "accepted");
     files.write("policy/payments.toml", &one, 0o644);
     assert_eq!(files.server(&[("owner = \"ana\"", "")]), "\n  -> accepted");
@@ -402,7 +407,9 @@ fn o03_unknown_keys_and_names_that_are_there_twice_are_refused_and_idle_rules_ar
     std::fs::remove_file(files.0.join("policy/legal.toml")).unwrap();
 
     let rule = "[[rules]]\nname = \"read-only\"";
-    let deny = |tools: &str| format!("[[rules]]\nname = \"never\"\ntools = [\"{tools}\"]\ndecision = \"deny\"\n{rule}");
+    let deny = |tools: &str| {
+        format!("[[rules]]\nname = \"never\"\ntools = [\"{tools}\"]\ndecision = \"deny\"\n{rule}")
+    };
     let (all, some, exact) = (deny("shop/*"), deny("shop/refund_[ab]"), deny("shop/refund_order"));
     insta::assert_snapshot!(files.team(&[
         (rule, &all),
@@ -643,25 +650,51 @@ fn n07_an_upstream_is_where_its_address_says_and_not_where_secrets_hide() {
       -> accepted
     "#);
     // `allow_insecure` is for plain http alone.
-    let insecure: Vec<_> = addresses.iter().map(|address| format!("\"{address}\"\nallow_insecure = true")).collect();
+    let insecure: Vec<_> =
+        addresses.iter().map(|address| format!("\"{address}\"\nallow_insecure = true")).collect();
     for (address, edit) in addresses.iter().zip(&insecure) {
         let said = files.server(&[(good, edit)]);
-        let expected = address.starts_with("https://shop") || ["http://shop.example/mcp", "http://10.0.0.1/mcp", "http://[::1]:9001/mcp"].contains(address);
+        let expected = address.starts_with("https://shop")
+            || ["http://shop.example/mcp", "http://10.0.0.1/mcp", "http://[::1]:9001/mcp"].contains(address);
         assert_eq!(said.ends_with("-> accepted"), expected, "{said}");
     }
     let headers = "{ Authorization = { env = \"SHOP_AUTHORIZATION\" } }";
-    let ours = ["Accept", "Mcp-Session-Id", "MCP-Protocol-Version", "Last-Event-ID", "Content-Type", "Host", "Mcp-Name", "Content-Length", "Transfer-Encoding", "Keep-Alive"];
+    let ours = [
+        "Accept",
+        "Mcp-Session-Id",
+        "MCP-Protocol-Version",
+        "Last-Event-ID",
+        "Content-Type",
+        "Host",
+        "Mcp-Name",
+        "Content-Length",
+        "Transfer-Encoding",
+        "Keep-Alive",
+    ];
     for header in ours {
-        let said = files.server(&[(headers, &format!("{{ {header} = {{ env = \"SHOP_AUTHORIZATION\" }} }}"))]);
-        assert!(said.ends_with(&format!("headers.{header}: is set by undersign itself: remove it")), "{said}");
+        let said =
+            files.server(&[(headers, &format!("{{ {header} = {{ env = \"SHOP_AUTHORIZATION\" }} }}"))]);
+        assert!(
+            said.ends_with(&format!("headers.{header}: is set by undersign itself: remove it")),
+            "{said}"
+        );
     }
 }
 
 #[test]
 fn o09_the_program_has_no_switch_for_tests_and_check_prints_the_policy_in_force() {
     // Each is a whole word of the tools that such switches are made with, or of routes that debuggers have.
-    const SUSPECT: [&str; 9] =
-        ["FAILPOINTS", "failpoint", "test_clock", "TEST_CLOCK", "fake_time", "/debug/pprof", "/debug/vars", "/test/clock", "tokio-console"];
+    const SUSPECT: [&str; 9] = [
+        "FAILPOINTS",
+        "failpoint",
+        "test_clock",
+        "TEST_CLOCK",
+        "fake_time",
+        "/debug/pprof",
+        "/debug/vars",
+        "/test/clock",
+        "tokio-console",
+    ];
     let binary = env!("CARGO_BIN_EXE_undersign");
     let bytes = std::fs::read(binary).unwrap();
     let strings = String::from_utf8_lossy(&bytes);
@@ -680,8 +713,10 @@ fn o09_the_program_has_no_switch_for_tests_and_check_prints_the_policy_in_force(
         .args(["check", "--config"])
         .arg(files.0.join("undersign.toml"))
         .env_clear()
-        .envs(["DATABASE_URL", "SLACK_SIGNING_SECRET", "SLACK_BOT_TOKEN", "SHOP_AUTHORIZATION"]
-            .map(|name| (name, environment(name, SIGNING_SECRET).unwrap())))
+        .envs(
+            ["DATABASE_URL", "SLACK_SIGNING_SECRET", "SLACK_BOT_TOKEN", "SHOP_AUTHORIZATION"]
+                .map(|name| (name, environment(name, SIGNING_SECRET).unwrap())),
+        )
         .output()
         .unwrap();
     let said = String::from_utf8(output.stdout).unwrap();

@@ -31,8 +31,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "UPSTREAM/TOOL")]
     tool: String,
     /// The call's arguments: a JSON object
-    #[arg(long, value_name = "JSON", default_value = "{}")]
-    args: String,
+    #[arg(long = "args", value_name = "JSON", default_value = "{}")]
+    call: String,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -52,7 +52,7 @@ struct Asked<'a> {
 pub(super) fn run(args: &Args) -> Outcome {
     let config = config::load(&args.config)?;
     let asked = find(&config, args)?;
-    let read = Arguments::parse(Some(args.args.as_bytes())).map_err(refused)?;
+    let read = Arguments::parse(Some(args.call.as_bytes())).map_err(refused)?;
     let address = asked.upstream_settings.url.to_string();
     let call = CallFacts {
         agent: asked.agent,
@@ -66,9 +66,11 @@ pub(super) fn run(args: &Args) -> Outcome {
     let policy = &asked.settings.policy;
     let (trace, decision) = (policy.explain(&call), policy.decide(&call));
     let preview = match &decision {
-        Decision::RequireApproval(gate) => {
-            Some(gate.preview(&read.arguments, policy.thresholds(), &format!("{}/{}", asked.upstream, asked.tool)))
-        }
+        Decision::RequireApproval(gate) => Some(gate.preview(
+            &read.arguments,
+            policy.thresholds(),
+            &format!("{}/{}", asked.upstream, asked.tool),
+        )),
         _ => None,
     };
     if args.json {

@@ -43,6 +43,9 @@ pub struct Args {
 /// Runs the service until it is told to stop.
 pub(super) async fn run(args: Args) -> Outcome {
     let config = config::load(&args.config)?;
+    for warning in &config.warnings {
+        tracing::warn!(%warning, "configuration");
+    }
     let mut service = Service::start(config).await?;
     println!("agents     http://{}/mcp", service.agents());
     println!("callbacks  http://{}/callbacks/slack/…", service.callbacks());

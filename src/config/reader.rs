@@ -34,7 +34,7 @@ impl Reader {
     }
 
     /// Notes that a secret came from the environment.
-    pub(super) fn from_environment(&mut self, variable: &str) {
+    pub(super) fn note_variable(&mut self, variable: &str) {
         self.variables.push(variable.to_owned());
     }
 
@@ -226,7 +226,8 @@ impl<'r> Section<'r> {
         if read.is_none() {
             let example = self.example(key).map(|text| format!(", such as {text}")).unwrap_or_default();
             // Some kinds say themselves what to write.
-            let example = if T::WANTED.contains("such as") || T::WANTED == bool::WANTED { "" } else { &example };
+            let example =
+                if T::WANTED.contains("such as") || T::WANTED == bool::WANTED { "" } else { &example };
             self.fault(key, format!("must be {}{example}", T::WANTED));
         }
         read

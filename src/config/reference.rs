@@ -88,12 +88,7 @@ pub(super) fn key(section: &str, key: &str) -> Option<&'static Key> {
 }
 
 /// For the tables: a key that must be written.
-const fn required(
-    name: &'static str,
-    kind: Kind,
-    example: &'static str,
-    meaning: &'static str,
-) -> Key {
+const fn required(name: &'static str, kind: Kind, example: &'static str, meaning: &'static str) -> Key {
     Key { name, kind, absent: Absent::Refused, example, meaning }
 }
 
@@ -109,12 +104,7 @@ const fn defaulted(
 }
 
 /// For the tables: a key that may be left out, and then means nothing.
-const fn optional(
-    name: &'static str,
-    kind: Kind,
-    example: &'static str,
-    meaning: &'static str,
-) -> Key {
+const fn optional(name: &'static str, kind: Kind, example: &'static str, meaning: &'static str) -> Key {
     Key { name, kind, absent: Absent::Nothing, example, meaning }
 }
 

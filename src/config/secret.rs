@@ -88,7 +88,7 @@ pub(super) fn resolve(
         read(value, environment).and_then(|secret| check(secret.expose_secret(), rules).map(|()| secret));
     let checked = checked.map_err(|message| section.fault(key, message)).ok();
     if let (Some(_), Some(("env", variable))) = (&checked, value.as_table().and_then(entry)) {
-        section.reader().from_environment(variable);
+        section.reader().note_variable(variable);
     }
     checked
 }
@@ -103,7 +103,9 @@ fn read(value: &Value, environment: &Environment<'_>) -> Result<SecretString, St
     match entry(table) {
         Some(("env", name)) => environment.variable(name).map(SecretString::from).ok_or_else(|| {
             if is_variable_name(name) {
-                format!("the environment variable {name} is not set: set it for this process, or name another")
+                format!(
+                    "the environment variable {name} is not set: set it for this process, or name another"
+                )
             } else {
                 "names an environment variable that is not set: a secret itself has no place here".to_owned()
             }
@@ -163,7 +165,10 @@ fn check(secret: &str, rules: Rules) -> Result<(), String> {
         return Err("has white space in it: put the secret alone there".to_owned());
     }
     if secret.len() < rules.shortest {
-        return Err(format!("is too short: put the whole secret there, which has at least {} characters", rules.shortest));
+        return Err(format!(
+            "is too short: put the whole secret there, which has at least {} characters",
+            rules.shortest
+        ));
     }
     if rules.random && PUBLISHED.contains(&secret) {
         return Err("is the example of public documentation: put the real secret there".to_owned());

@@ -74,7 +74,8 @@ pub(super) fn tenants(
             .collect();
         let Some(directory) = directory else { continue };
         let directory = environment.directory().join(directory);
-        let owned = |(agent, config): (&AgentName, &AgentConfig)| Some((agent.clone(), config.owner.clone()?));
+        let owned =
+            |(agent, config): (&AgentName, &AgentConfig)| Some((agent.clone(), config.owner.clone()?));
         let owners = agents.iter().filter_map(owned).collect();
         let known = Known { slack: installations.clone(), upstreams: names, owners };
         let tenant = Tenant::new(name.clone());
@@ -130,7 +131,8 @@ fn agent(
     table: Table,
     keys: &mut BTreeSet<[u8; 32]>,
 ) -> (AgentName, AgentConfig) {
-    let mut section = Section::new(reader, "tenants.*.agents.*", format!("tenants.{tenant}.agents.{name}"), table);
+    let mut section =
+        Section::new(reader, "tenants.*.agents.*", format!("tenants.{tenant}.agents.{name}"), table);
     if !is_shown_name(&name) {
         section.fault("", NAMED);
     }

@@ -756,7 +756,10 @@ fn what_cannot_be_read_or_parsed_is_told_apart_from_what_is_refused() {
     files.write("undersign.toml", "[server]\nsecret = canary-password", 0o644);
     let broken = files.load().err().unwrap();
     assert!(unreadable(&broken));
-    assert_eq!(files.outcome(Err(broken)), "line 2 is not TOML: string values must be quoted, expected literal string");
+    assert_eq!(
+        files.outcome(Err(broken)),
+        "line 2 is not TOML: string values must be quoted, expected literal string"
+    );
     files.write("undersign.toml", &GOOD.replace("T0ACME", "ACME"), 0o644);
     files.write("policy/acme/other.toml", "[[rules]\n", 0o644);
     let policy = files.load().err().unwrap();

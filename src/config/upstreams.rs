@@ -65,7 +65,8 @@ pub(super) fn upstream(
     table: Table,
     environment: &Environment<'_>,
 ) -> Option<(UpstreamName, UpstreamConfig)> {
-    let mut section = Section::new(reader, "tenants.*.upstreams.*", format!("tenants.{tenant}.upstreams.{name}"), table);
+    let mut section =
+        Section::new(reader, "tenants.*.upstreams.*", format!("tenants.{tenant}.upstreams.{name}"), table);
     // Agents see `NAME__tool`, which must be read back in one way only.
     if !is_name(&name) || name.contains("__") || name.ends_with('_') {
         section.fault("", "must have a name of 1 to 32 characters a-z, 0-9, '-' and '_', without '__' and no '_' at its end");

@@ -68,7 +68,10 @@ impl SelfCheck {
         let enterprise = answer["enterprise_id"].as_str().filter(|id| !id.is_empty());
         if enterprise != app.enterprise_id.as_deref() {
             remarks.push(match enterprise {
-                Some(id) => format!("the workspace belongs to an organisation: add enterprise_id = \"{}\"", text(&Value::from(id))),
+                Some(id) => format!(
+                    "the workspace belongs to an organisation: add enterprise_id = \"{}\"",
+                    text(&Value::from(id))
+                ),
                 None => "the workspace belongs to no organisation: remove enterprise_id".to_owned(),
             });
         }
@@ -93,17 +96,25 @@ impl SelfCheck {
             Ok(answer) if answer["channel"]["is_archived"] == true => {
                 Answered::Bad("is archived: unarchive it, or name another channel in post_to".to_owned())
             }
-            Ok(answer) if answer["channel"]["is_member"] == true => Answered::Good("the bot is in it".to_owned()),
+            Ok(answer) if answer["channel"]["is_member"] == true => {
+                Answered::Good("the bot is in it".to_owned())
+            }
             Ok(_) => Answered::Bad(format!("the bot is not in it: {INVITE}")),
             Err(CallError::Refused { code }) if code == "channel_not_found" => no_channel(),
             // A scope that the manifest leaves out: the address of a message that is not there tells as much as can be.
             Err(CallError::Refused { code }) if code == "missing_scope" => {
-                match self.api.get("chat.getPermalink", &[("channel", channel), ("message_ts", "1.000001")]).await {
+                match self
+                    .api
+                    .get("chat.getPermalink", &[("channel", channel), ("message_ts", "1.000001")])
+                    .await
+                {
                     Err(CallError::Refused { code }) if code == "channel_not_found" => no_channel(),
-                    Err(CallError::Refused { code }) if code == "message_not_found" => Answered::Unknown(format!(
-                        "is there; whether the bot is in it can't be asked without the scope channels:read (groups:read \
+                    Err(CallError::Refused { code }) if code == "message_not_found" => {
+                        Answered::Unknown(format!(
+                            "is there; whether the bot is in it can't be asked without the scope channels:read (groups:read \
                          for a private one): if cards don't arrive, {INVITE}"
-                    )),
+                        ))
+                    }
                     Ok(_) => Answered::Good("is there".to_owned()),
                     Err(error) => Answered::Bad(advice(&error, "chat:write")),
                 }
@@ -123,9 +134,12 @@ impl SelfCheck {
             arguments.push(("team_id", &app.team_id));
         }
         match self.api.get("usergroups.users.list", &arguments).await {
-            Ok(answer) => BTreeSet::deserialize(&answer["users"]).map_err(|_| "Slack's answer can't be read".to_owned()),
+            Ok(answer) => {
+                BTreeSet::deserialize(&answer["users"]).map_err(|_| "Slack's answer can't be read".to_owned())
+            }
             Err(CallError::Refused { code }) if code == "no_such_subteam" => {
-                Err("there is none: correct the id in slack_usergroups (the group's menu in Slack copies it)".to_owned())
+                Err("there is none: correct the id in slack_usergroups (the group's menu in Slack copies it)"
+                    .to_owned())
             }
             Err(CallError::Refused { code }) if code == "plan_upgrade_required" => {
                 Err("user groups need a paid plan of Slack: name people instead".to_owned())
@@ -162,10 +176,17 @@ fn no_channel() -> Answered {
 fn advice(error: &CallError, scope: &str) -> String {
     match error {
         CallError::Refused { code } if code == "missing_scope" => {
-            format!("the app lacks the bot scope {scope}: add it under \"OAuth & Permissions\", and install the app again")
+            format!(
+                "the app lacks the bot scope {scope}: add it under \"OAuth & Permissions\", and install the app again"
+            )
         }
-        CallError::RateLimited { .. } => "Slack asks for patience (ratelimited): try again in a minute".to_owned(),
-        _ => format!("Slack does not answer this ({}): try again, and look at Slack's status if it stays", error.code()),
+        CallError::RateLimited { .. } => {
+            "Slack asks for patience (ratelimited): try again in a minute".to_owned()
+        }
+        _ => format!(
+            "Slack does not answer this ({}): try again, and look at Slack's status if it stays",
+            error.code()
+        ),
     }
 }
 

@@ -116,7 +116,9 @@ async fn database(config: &Config) -> Vec<Finding> {
     let db = match Db::connect(url, 2).await {
         Ok(db) => db,
         Err(error) => {
-            let message = format!("{error}: see that database.url is right, and that Postgres takes connections from here");
+            let message = format!(
+                "{error}: see that database.url is right, and that Postgres takes connections from here"
+            );
             return vec![Finding::fault(ABOUT, message)];
         }
     };
@@ -124,8 +126,10 @@ async fn database(config: &Config) -> Vec<Finding> {
     match db.check_schema().await {
         Ok(()) => findings.push(Finding::ok(ABOUT, "its schema is this version's")),
         // A new database has none, and `serve` makes it.
-        Err(error) if config.database.migrate => findings
-            .push(Finding::warning(ABOUT, format!("{error}; `undersign serve` would migrate it, or refuse to start"))),
+        Err(error) if config.database.migrate => findings.push(Finding::warning(
+            ABOUT,
+            format!("{error}; `undersign serve` would migrate it, or refuse to start"),
+        )),
         Err(error) => findings.push(Finding::fault(ABOUT, error.to_string())),
     }
     match db.examine().await {
@@ -147,7 +151,8 @@ async fn database(config: &Config) -> Vec<Finding> {
                 findings.push(Finding::warning(ABOUT, message));
             }
             if !found.durable {
-                let message = "fsync is off: a crash may lose what people approved; switch it on in postgresql.conf";
+                let message =
+                    "fsync is off: a crash may lose what people approved; switch it on in postgresql.conf";
                 findings.push(Finding::warning(ABOUT, message));
             }
             if found.version < 14 {
@@ -182,7 +187,10 @@ fn about_tool(
     }
     let mut warn = |message: String| findings.push(Finding::warning(&about, message));
     if is_own_tool(tool.name.as_str()) {
-        warn("has the name of a tool of undersign's own, and is not offered: rename it at the upstream".to_owned());
+        warn(
+            "has the name of a tool of undersign's own, and is not offered: rename it at the upstream"
+                .to_owned(),
+        );
     }
     if tool.owns_token_argument() {
         warn("has a property approval_token of its own, and is not offered: rename the property at the upstream".to_owned());
@@ -202,9 +210,13 @@ fn about_tool(
                 .to_owned(),
         );
     }
-    let claims_destructive = tool.definition.pointer("/annotations/destructiveHint") == Some(&Value::Bool(true));
+    let claims_destructive =
+        tool.definition.pointer("/annotations/destructiveHint") == Some(&Value::Bool(true));
     if offer == Offer::Ungated && claims_destructive {
-        warn("is allowed without approval, and says of itself that it destroys: see that this is meant".to_owned());
+        warn(
+            "is allowed without approval, and says of itself that it destroys: see that this is meant"
+                .to_owned(),
+        );
     }
     findings
 }

@@ -92,8 +92,7 @@ fn count(count: usize, what: &str) -> String {
 }
 
 fn faults(faults: &[Fault]) -> Value {
-    let faults = faults
-        .iter()
-        .map(|fault| json!({ "file": fault.file, "key": fault.key, "message": fault.message }));
+    let faults =
+        faults.iter().map(|fault| json!({ "file": fault.file, "key": fault.key, "message": fault.message }));
     faults.collect()
 }

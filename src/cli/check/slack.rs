@@ -51,7 +51,9 @@ pub(super) async fn ask(config: &Config) -> Result<Vec<Finding>, Failure> {
                 Ok(found) => {
                     members.insert((name.clone(), group.clone()), found);
                 }
-                Err(message) => findings.push(Finding::fault(&format!("{about}: user group {group}"), message)),
+                Err(message) => {
+                    findings.push(Finding::fault(&format!("{about}: user group {group}"), message));
+                }
             }
         }
         for (person, user) in &wanted.people {

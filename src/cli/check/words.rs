@@ -11,10 +11,14 @@ use crate::domain::policy::{Limits, RuleView};
 pub(super) fn as_json(config: &Config) -> Value {
     let tenants = config.tenants.iter().map(|(name, tenant)| {
         let policy = &tenant.policy;
-        let agents: Map<_, _> =
-            tenant.agents.iter().map(|(agent, found)| (agent.to_string(), json!({ "owner": found.owner }))).collect();
+        let agents: Map<_, _> = tenant
+            .agents
+            .iter()
+            .map(|(agent, found)| (agent.to_string(), json!({ "owner": found.owner })))
+            .collect();
         let upstreams: Vec<_> = tenant.upstreams.keys().collect();
-        let groups: Map<_, _> = policy.groups().map(|(name, group)| (name.to_string(), json!(group))).collect();
+        let groups: Map<_, _> =
+            policy.groups().map(|(name, group)| (name.to_string(), json!(group))).collect();
         let tools: Map<_, _> = policy
             .tools()
             .into_iter()
@@ -79,8 +83,10 @@ fn tenant(text: &mut String, tenant: &TenantConfig) {
     }
     for (name, group) in policy.groups() {
         let people = group.people.iter().map(ToString::to_string);
-        let usergroups =
-            group.slack_usergroups.iter().map(|(installation, id)| format!("whoever is in slack:{installation}/{id}"));
+        let usergroups = group
+            .slack_usergroups
+            .iter()
+            .map(|(installation, id)| format!("whoever is in slack:{installation}/{id}"));
         let _ = writeln!(text, "    {name}: {}", people.chain(usergroups).collect::<Vec<_>>().join(", "));
     }
     if !policy.thresholds().is_empty() {
@@ -112,14 +118,23 @@ fn limits(text: &mut String, limits: &Limits) {
     let memory = limits.denial_memory.duration().map_or_else(|| "ever".to_owned(), human);
     let alerts: Vec<_> = limits.alert_to.iter().map(ToString::to_string).collect();
     let _ = writeln!(text, "  limits");
-    let _ = writeln!(text, "    asks     {} a minute; waiting at most {}", limits.asks_per_minute, pending.join(", "));
+    let _ = writeln!(
+        text,
+        "    asks     {} a minute; waiting at most {}",
+        limits.asks_per_minute,
+        pending.join(", ")
+    );
     let (within, pause_for) = (human(pause.within), human(pause.pause_for));
     let _ = writeln!(
         text,
         "    denials  {} within {within} pause an agent for {pause_for}; each is remembered for {memory}",
         pause.count
     );
-    let _ = writeln!(text, "    alerts   {}", if alerts.is_empty() { "nobody".to_owned() } else { alerts.join(", ") });
+    let _ = writeln!(
+        text,
+        "    alerts   {}",
+        if alerts.is_empty() { "nobody".to_owned() } else { alerts.join(", ") }
+    );
 }
 
 fn rule(text: &mut String, rule: &RuleView) {

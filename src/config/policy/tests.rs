@@ -270,7 +270,10 @@ fn every_fault_of_a_file_is_named_at_once() {
 fn broken_toml_names_its_line_and_not_its_content() {
     let (definition, faults) = read("team.toml", "a = 1\nsecret = hunter2");
     assert_eq!(definition, None);
-    assert_eq!(faults[0].to_string(), "team.toml: line 2 is not TOML: string values must be quoted, expected literal string");
+    assert_eq!(
+        faults[0].to_string(),
+        "team.toml: line 2 is not TOML: string values must be quoted, expected literal string"
+    );
 }
 
 #[test]

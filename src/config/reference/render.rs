@@ -13,8 +13,8 @@ pub fn markdown() -> String {
          Made from the program's own table by `undersign schema markdown`. Unknown keys are refused; all faults of all \
          files come at once, from `undersign check` and from `undersign serve`.\n\n\
          A secret is never written in a file that people copy around: it is `{ env = \"VARIABLE\" }` or \
-         `{ file = \"path\" }`. A secret's file must not be readable or writable by everybody (its group may read it); one \
-         line end at its end is taken off, and any other white space around the secret is refused, as are placeholders \
+         `{ file = \"path\" }`. A secret's file must not be readable or writable by everybody (its group may read it; in Kubernetes \
+         that is `defaultMode: 0440`); one line end at its end is taken off, and any other white space around the secret is refused, as are placeholders \
          and secrets shorter than their platform's. Configuration and policy files must not be writable by everybody.\n\n\
          Durations are written `\"25s\"`, `\"10m\"`, `\"24h\"`.\n",
     );
@@ -73,9 +73,7 @@ fn heading(name: &str) -> String {
 fn kind(kind: Kind) -> String {
     match kind {
         Kind::Text => "a string".to_owned(),
-        Kind::OneOf(words) => {
-            words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", ")
-        }
+        Kind::OneOf(words) => words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", "),
         Kind::Flag => "true or false".to_owned(),
         Kind::Whole => "a whole number".to_owned(),
         Kind::Number => "a number".to_owned(),
@@ -109,7 +107,10 @@ fn object(section: &Section, sections: &[Section]) -> Map<String, Value> {
         }
     }
     // What only some decisions need can't be required of all.
-    let needed = |key: &&Key| key.absent == Absent::Refused && !(section.name == "rules[]" && ["approvers", "post_to"].contains(&key.name));
+    let needed = |key: &&Key| {
+        key.absent == Absent::Refused
+            && !(section.name == "rules[]" && ["approvers", "post_to"].contains(&key.name))
+    };
     let required: Vec<_> = section.keys.iter().filter(needed).map(|key| key.name).collect();
     let mut schema = Map::new();
     schema.insert("type".to_owned(), json!("object"));

@@ -76,8 +76,7 @@ fn the_reference_file_is_the_table() {
 #[test]
 fn the_schemas_take_the_example_and_refuse_a_wrong_spelling() {
     let accepts = |sections, text: &str| {
-        let value: serde_json::Value =
-            serde_json::to_value(text.parse::<toml::Table>().unwrap()).unwrap();
+        let value: serde_json::Value = serde_json::to_value(text.parse::<toml::Table>().unwrap()).unwrap();
         jsonschema::options().build(&json_schema(sections)).unwrap().is_valid(&value)
     };
     assert!(accepts(CONFIG, GOOD));

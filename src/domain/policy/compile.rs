@@ -219,7 +219,8 @@ impl Compiler<'_> {
                 self.plain(file, "people", name);
                 let mut accounts = Vec::new();
                 for text in &person.slack {
-                    let wanted = "an account: write \"NAME/U…\", the name of [slack.NAME] and the person's member id";
+                    let wanted =
+                        "an account: write \"NAME/U…\", the name of [slack.NAME] and the person's member id";
                     let Some(account) = self.account(file, &key, text, &['U', 'W'], wanted) else { continue };
                     if let Some(other) =
                         owners.insert(account.clone(), name.clone()).filter(|other| other != name)
@@ -278,7 +279,11 @@ impl Compiler<'_> {
         let key = format!("groups.{name}.people");
         for person in &group.people {
             if person.contains('*') {
-                self.fault(file, &key, format!("'{person}' stands for nobody: name each person, or use slack_usergroups"));
+                self.fault(
+                    file,
+                    &key,
+                    format!("'{person}' stands for nobody: name each person, or use slack_usergroups"),
+                );
             } else if !people.contains_key(&Person::new(person.clone())) {
                 self.dangling(
                     file,

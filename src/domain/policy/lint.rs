@@ -12,11 +12,19 @@ impl Policy {
     pub fn warnings(&self) -> Vec<Fault> {
         let mut warnings: Vec<Fault> = self.rules.iter().filter_map(|rule| self.warning(rule)).collect();
         for (group, _) in self.groups.iter().filter(|(name, _)| !self.is_asked(name.as_str())) {
-            warnings.push(self.unused("groups", group.as_str(), "is asked by no rule: name it in approvers, or remove it"));
+            warnings.push(self.unused(
+                "groups",
+                group.as_str(),
+                "is asked by no rule: name it in approvers, or remove it",
+            ));
         }
         let used = |name: &String| self.rules.iter().any(|rule| rule.thresholds.contains(name));
         for name in self.thresholds.keys().filter(|name| !used(name)) {
-            warnings.push(self.unused("thresholds", name, "is used by no rule: use it in a condition or a preview, or remove it"));
+            warnings.push(self.unused(
+                "thresholds",
+                name,
+                "is used by no rule: use it in a condition or a preview, or remove it",
+            ));
         }
         warnings
     }
@@ -29,9 +37,14 @@ impl Policy {
             match when.evaluate(&self.nothing()) {
                 Ok(true) => return tell(".when", "always holds: remove it".to_owned()),
                 Ok(false) => {
-                    return tell(".when", "never holds, so the rule can never match: correct it, or remove the rule".to_owned());
+                    return tell(
+                        ".when",
+                        "never holds, so the rule can never match: correct it, or remove the rule".to_owned(),
+                    );
                 }
-                Err(_) => return tell(".when", "can never be evaluated: correct it, or remove the rule".to_owned()),
+                Err(_) => {
+                    return tell(".when", "can never be evaluated: correct it, or remove the rule".to_owned());
+                }
             }
         }
         let denying = self.covering(rule, |effect| matches!(effect, Effect::Deny));
@@ -75,7 +88,9 @@ impl Policy {
     fn is_asked(&self, group: &str) -> bool {
         // The members of `stop` may pause agents, whatever rules ask.
         let asked = |rule: &Rule| match &rule.effect {
-            Effect::RequireApproval(approval) => approval.requirement.groups().any(|name| name.as_str() == group),
+            Effect::RequireApproval(approval) => {
+                approval.requirement.groups().any(|name| name.as_str() == group)
+            }
             Effect::Allow | Effect::Deny => false,
         };
         group == "stop" || self.rules.iter().any(asked)
@@ -116,7 +131,8 @@ pub(super) fn covers(wide: &str, narrow: &str) -> bool {
     if wide == narrow {
         return true;
     }
-    let plain = |pattern: &str| !pattern.contains(['?', '[', ']', '{', '}', '\\', '!']) && !pattern.contains("**");
+    let plain =
+        |pattern: &str| !pattern.contains(['?', '[', ']', '{', '}', '\\', '!']) && !pattern.contains("**");
     if !plain(wide) || narrow.contains("**") || narrow.contains('\\') {
         return false;
     }
@@ -133,9 +149,7 @@ fn match_stars(pattern: &[u8], text: &[u8]) -> bool {
             (0..=reach).any(|taken| match_stars(rest, &text[taken..]))
         }
         // A group of the narrow pattern may hold a slash or be empty; only a `*` may take it in.
-        Some((byte, rest)) => {
-            text.first() == Some(byte) && match_stars(rest, &text[1..])
-        }
+        Some((byte, rest)) => text.first() == Some(byte) && match_stars(rest, &text[1..]),
     }
 }
 

@@ -6,8 +6,8 @@ mod decide;
 mod definition;
 mod explain;
 mod expression;
-mod lint;
 mod limits;
+mod lint;
 mod template;
 mod view;
 

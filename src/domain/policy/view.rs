@@ -78,7 +78,9 @@ impl Policy {
 
     /// Every account of everybody with an entry.
     pub fn accounts(&self) -> impl Iterator<Item = (&Person, &Account)> {
-        self.people.iter().flat_map(|(person, accounts)| accounts.iter().map(move |account| (person, account)))
+        self.people
+            .iter()
+            .flat_map(|(person, accounts)| accounts.iter().map(move |account| (person, account)))
     }
 
     /// The most people that a rule asks of a group.

@@ -225,7 +225,11 @@ impl Compiler<'_> {
         for (name, count) in &definition.approvers {
             let entry = ApproverCount { count: *count, group: GroupName::new(name.clone()) };
             if name.contains('*') {
-                self.fault(file, key, format!("'{name}' stands for no group: write the name of one of [groups.NAME]"));
+                self.fault(
+                    file,
+                    key,
+                    format!("'{name}' stands for no group: write the name of one of [groups.NAME]"),
+                );
                 sound = false;
             } else if !names.groups.contains_key(&entry.group) {
                 self.dangling(

@@ -21,7 +21,10 @@ fn holds(source: &str, arguments: Value) -> Result<bool, NotEvaluable> {
         arguments: &arguments,
     };
     let thresholds = [("limit".to_owned(), 5000.0), ("rate".to_owned(), 0.5)].into();
-    Expression::parse(source).unwrap().evaluate(&Facts::of(&"acme".into(), &thresholds, &call)).map_err(|_| NotEvaluable)
+    Expression::parse(source)
+        .unwrap()
+        .evaluate(&Facts::of(&"acme".into(), &thresholds, &call))
+        .map_err(|_| NotEvaluable)
 }
 
 fn thresholds(source: &str) -> (Vec<String>, bool) {
