@@ -29,6 +29,8 @@ use crate::workers::{self, Beats};
 use parts::{announce, callers, chats, tenants};
 use reload::{Fixed, Watch};
 
+pub(super) use parts::{slack_app, upstream_port};
+
 /// How long a stopping service waits for what is under way before it drops it.
 const DRAIN: Duration = Duration::from_secs(30);
 
@@ -53,6 +55,9 @@ pub(super) async fn run(args: Args) -> Outcome {
     let mut signals =
         Signals::new().map_err(|error| Failure::no(format!("no signals can be had: {error}")))?;
     allow_many_connections();
+    for warning in &config.warnings {
+        tracing::warn!(%warning, "configuration");
+    }
     let mut service = Service::start(config).await?;
     println!("agents     http://{}/mcp", service.agents());
     println!("callbacks  http://{}/callbacks/slack/…", service.callbacks());

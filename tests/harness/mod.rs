@@ -42,7 +42,7 @@ pub const MAL: &str = "U0MAL00001";
 /// In the group by name, but a guest.
 pub const GIL: &str = "U0GIL00001";
 
-pub const SIGNING_SECRET: &str = "8f742231b10e8888abcd99yyyzzz85a5";
+pub const SIGNING_SECRET: &str = "3c59dc048e8850243be8079a5c74d079";
 const BOT_TOKEN: &str = "xoxb-harness-0123456789";
 
 /// The key of `acme`'s `support-bot`.

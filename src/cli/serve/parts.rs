@@ -9,7 +9,7 @@ use secrecy::ExposeSecret as _;
 use super::StartError;
 use crate::app::{Caller, ChatEntry, Chats, TenantEntry, UpstreamEntry};
 use crate::chat::slack::{SlackApp, SlackDirectory, SlackMessenger, WebApi};
-use crate::config::{SlackConfig, TenantConfig};
+use crate::config::{SlackConfig, TenantConfig, UpstreamConfig};
 use crate::domain::audit::Event;
 use crate::domain::canonical::canonical;
 use crate::domain::digest::sha256;
@@ -23,15 +23,7 @@ pub(super) fn chats(
 ) -> Result<(BTreeMap<String, SlackApp>, Chats), StartError> {
     let (mut apps, mut chats) = (BTreeMap::new(), HashMap::new());
     for (name, config) in slack {
-        let app = SlackApp {
-            name: name.clone(),
-            team_id: config.team_id.clone(),
-            app_id: config.app_id.clone(),
-            enterprise_id: config.enterprise_id.clone(),
-            signing_secrets: config.signing_secrets.clone(),
-            bot_token: config.bot_token.clone(),
-            api_url: config.api_url.clone(),
-        };
+        let app = slack_app(name, config);
         let api = WebApi::new(&app)
             .map_err(|error| StartError::Io { what: format!("[slack.{name}]: no HTTPS client"), error })?;
         let api = Arc::new(api);
@@ -43,6 +35,19 @@ pub(super) fn chats(
         apps.insert(name.to_string(), app);
     }
     Ok((apps, chats))
+}
+
+/// An installation as the adapter wants it.
+pub(in crate::cli) fn slack_app(name: &Installation, config: &SlackConfig) -> SlackApp {
+    SlackApp {
+        name: name.clone(),
+        team_id: config.team_id.clone(),
+        app_id: config.app_id.clone(),
+        enterprise_id: config.enterprise_id.clone(),
+        signing_secrets: config.signing_secrets.clone(),
+        bot_token: config.bot_token.clone(),
+        api_url: config.api_url.clone(),
+    }
 }
 
 pub(super) fn callers(tenants: &BTreeMap<Tenant, TenantConfig>) -> Vec<([u8; 32], Caller)> {
@@ -65,26 +70,7 @@ pub(super) fn tenants(
     for (name, config) in configured {
         let mut upstreams = BTreeMap::new();
         for (upstream, settings) in config.upstreams {
-            let mut headers = Vec::new();
-            for (header, value) in &settings.headers {
-                // Both were checked when the configuration was loaded; what is no header value is not sent.
-                let (Ok(header), Ok(mut value)) = (
-                    ::http::HeaderName::try_from(header),
-                    ::http::HeaderValue::try_from(value.expose_secret()),
-                ) else {
-                    return Err(StartError::Client);
-                };
-                value.set_sensitive(true);
-                headers.push((header, value));
-            }
-            let port = HttpUpstream::new(
-                client.clone(),
-                upstream::UpstreamConfig {
-                    url: settings.url.to_string(),
-                    headers,
-                    timeout: settings.timeout,
-                },
-            );
+            let port = upstream_port(&client, &settings)?;
             upstreams.insert(
                 upstream,
                 UpstreamEntry {
@@ -98,6 +84,26 @@ pub(super) fn tenants(
         tenants.insert(name, TenantEntry { policy: ArcSwap::new(config.policy), upstreams });
     }
     Ok(tenants)
+}
+
+/// The client of one upstream.
+pub(in crate::cli) fn upstream_port(
+    client: &reqwest::Client,
+    settings: &UpstreamConfig,
+) -> Result<HttpUpstream, StartError> {
+    let mut headers = Vec::new();
+    for (header, value) in &settings.headers {
+        // Both were checked when the configuration was loaded; what is no header value is not sent.
+        let (Ok(header), Ok(mut value)) =
+            (::http::HeaderName::try_from(header), ::http::HeaderValue::try_from(value.expose_secret()))
+        else {
+            return Err(StartError::Client);
+        };
+        value.set_sensitive(true);
+        headers.push((header, value));
+    }
+    let (url, timeout) = (settings.url.to_string(), settings.timeout);
+    Ok(HttpUpstream::new(client.clone(), upstream::UpstreamConfig { url, headers, timeout }))
 }
 
 /// Writes down which policy of a tenant comes into force.
