@@ -58,6 +58,7 @@ GRANT UPDATE (state, reason, revision, decided_at, redeem_by, redeemed_at) ON ac
 GRANT UPDATE (verdict, groups, platform, installation, user_id, callback_id, voted_at) ON votes TO undersign_app;
 GRANT UPDATE (state, sent_at, finished_at, detail, result) ON intents TO undersign_app;
 GRANT UPDATE (message_id, permalink, revision) ON cards TO undersign_app;
+GRANT SELECT, INSERT, UPDATE ON limits TO undersign_app;
 GRANT SELECT, INSERT, UPDATE, DELETE ON outbox, callbacks TO undersign_app;
 -- Of the audit trail it changes nothing. It queues, chains and moves the head forward, which a trigger watches over.
 GRANT SELECT, INSERT ON audit_events, audit_subjects, audit_chain, audit_checkpoints TO undersign_app;

@@ -34,7 +34,7 @@ impl App {
     }
 
     async fn sign(&self, due: impl Fn(&HeadToSign) -> bool + Send) -> storage::Result<usize> {
-        let Some(signer) = Signer::all(&self.keys).into_iter().next() else { return Ok(0) };
+        let Some(signer) = Signer::all(&self.keys.load()).into_iter().next() else { return Ok(0) };
         let key = signer.public_key();
         let mut done = 0;
         for entry in self.db.heads_to_sign(&key).await? {

@@ -1,38 +1,47 @@
 //! `undersign serve`: builds the adapters, the application, its listeners and its loops, and takes them down again.
 
-use std::collections::{BTreeMap, HashMap};
+mod parts;
+mod reload;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use secrecy::ExposeSecret as _;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::source::{SystemClock, SystemEntropy};
 use super::{Failure, Outcome};
-use crate::app::{App, Caller, ChatEntry, Parts, TenantEntry, UpstreamEntry};
-use crate::chat::slack::{SlackApp, SlackDirectory, SlackMessenger, WebApi};
-use crate::config::{self, Config, SlackConfig, TenantConfig};
-use crate::domain::audit::Event;
-use crate::domain::canonical::canonical;
-use crate::domain::digest::sha256;
-use crate::domain::ids::{Installation, Tenant};
-use crate::domain::place::Platform;
-use crate::http::{self, AgentKeys, Shared};
+use crate::app::{App, Parts};
+use crate::config::{self, Config};
+use crate::http::server::{Serving, Stop};
+use crate::http::{self, AgentKeys, Bodies, Limits, Shared, Sites, TrustedProxies, Tuning};
 use crate::mcp::server::Services;
-use crate::mcp::upstream::{self, HttpUpstream};
 use crate::storage::{self, Db};
 use crate::workers::{self, Beats};
 
-/// How long a stopping service waits for what is under way.
+use parts::{announce, callers, chats, tenants};
+use reload::{Fixed, Watch};
+
+pub(super) use parts::{slack_app, upstream_port};
+
+/// How long a stopping service waits for what is under way before it drops it.
 const DRAIN: Duration = Duration::from_secs(30);
 
 /// How long signing the audit chain's heads may hold a stop up.
 const LAST_SIGNATURE: Duration = Duration::from_secs(3);
+
+/// How long it goes on accepting after `/readyz` has turned, so that a load balancer can look elsewhere first.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// How long a request may take where none is held open on purpose.
+const WHOLE_REQUEST: Duration = Duration::from_secs(30);
 
 /// Arguments of `serve`.
 #[derive(Debug, clap::Args)]
@@ -42,31 +51,75 @@ pub struct Args {
     config: PathBuf,
 }
 
-/// Runs the service until it is told to stop.
+/// Runs the service until it is told to stop: the first SIGTERM or SIGINT lets what is under way finish, a second one
+/// drops it.
 pub(super) async fn run(args: Args) -> Outcome {
     let config = config::load(&args.config)?;
+    let mut signals =
+        Signals::new().map_err(|error| Failure::no(format!("no signals can be had: {error}")))?;
+    allow_many_connections();
+    for warning in &config.warnings {
+        tracing::warn!(%warning, "configuration");
+    }
     let mut service = Service::start(config).await?;
     println!("agents     http://{}/mcp", service.agents());
     println!("callbacks  http://{}/callbacks/slack/…", service.callbacks());
     println!("admin      http://{}/readyz", service.admin());
-    let ended = tokio::select! {
-        () = stop_signal() => None,
-        ended = service.ended() => Some(ended),
+    let mut watch = Watch::start(args.config);
+    let ended = loop {
+        tokio::select! {
+            () = signals.next() => break None,
+            ended = service.ended() => break Some(ended),
+            loaded = watch.next() => service.reload(loaded).await,
+        }
     };
-    service.stop().await;
+    let hard = service.stop.hard.clone();
+    tokio::spawn(async move {
+        signals.next().await;
+        hard.cancel();
+    });
+    if ended.is_none() {
+        service.announce_stop();
+        tokio::select! {
+            () = service.stop.hard.cancelled() => {}
+            () = tokio::time::sleep(GRACE) => {}
+        }
+    }
+    let drained = service.stop().await;
     match ended {
-        None => Ok(super::Done),
         Some(part) => Err(Failure::no(format!("{part}: the service can't go on"))),
+        None if !drained => Err(Failure::no("stopped before everything under way had ended")),
+        None => Ok(super::Done),
     }
 }
 
-/// SIGTERM or SIGINT.
-pub(super) async fn stop_signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
+/// SIGTERM and SIGINT, which are kept for us from the moment this exists.
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    pub(super) fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    pub(super) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Raises the soft limit of open files to the hard one: many systems start a process with 1,024, which is fewer than the
+/// connections that the listeners take.
+fn allow_many_connections() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "the limit of open files could not be raised");
     }
 }
 
@@ -92,10 +145,13 @@ pub enum StartError {
 /// A running service: what `serve`, the demo and the tests start.
 pub struct Service {
     addresses: [SocketAddr; 3],
-    stop: CancellationToken,
+    leaving: CancellationToken,
+    stop: Stop,
     parts: JoinSet<&'static str>,
     tasks: TaskTracker,
     app: App,
+    shared: Arc<Shared>,
+    fixed: Fixed,
 }
 
 impl Service {
@@ -104,6 +160,14 @@ impl Service {
     /// # Errors
     /// The database can't be reached or has another schema, or an address can't be had.
     pub async fn start(config: Config) -> Result<Self, StartError> {
+        Self::start_with(config, Tuning::default()).await
+    }
+
+    /// The same with other limits.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn start_with(config: Config, tuning: Tuning) -> Result<Self, StartError> {
         let url = config.database.url.expose_secret();
         if config.database.migrate {
             Db::migrate(url).await?;
@@ -117,56 +181,71 @@ impl Service {
             );
         }
         let server = &config.server;
-        let agents = listen("server.agents_listen", server.agents_listen).await?;
-        let callbacks = listen("server.callbacks_listen", server.callbacks_listen).await?;
-        let admin = listen("server.admin_listen", server.admin_listen).await?;
+        let agents = listen("server.agents_listen", server.agents_listen)?;
+        let callbacks = listen("server.callbacks_listen", server.callbacks_listen)?;
+        let admin = listen("server.admin_listen", server.admin_listen)?;
         let addresses = [address(&agents)?, address(&callbacks)?, address(&admin)?];
 
+        let fixed = Fixed::of(&config);
         let (apps, chats) = chats(&config.slack)?;
         let tasks = TaskTracker::new();
         let keys = AgentKeys::new(callers(&config.tenants));
         let hosts = hosts(&config, addresses[0]);
         let origins = server.allowed_origins.clone();
+        let sites = Sites::new(&hosts, &origins);
+        let proxies = Arc::new(TrustedProxies::new(server.trusted_proxies.clone()));
+        for (tenant, configured) in &config.tenants {
+            announce(&db, tenant, configured).await?;
+        }
         let tenants = tenants(config.tenants)?;
-        announce(&db, &tenants).await?;
+        let leaving = CancellationToken::new();
         let app = App::new(Parts {
             db,
             tenants,
-            chats,
-            keys: config.token_keys,
+            chats: ArcSwap::from_pointee(chats),
+            keys: ArcSwap::from_pointee(config.token_keys),
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
             tasks: tasks.clone(),
+            stop: leaving.clone(),
         });
         let shared = Arc::new(Shared {
             app: app.clone(),
-            services: Services::new(app.clone(), hosts, origins),
+            services: Services::new(app.clone(), hosts, origins, server.hold),
             keys,
-            slack: apps,
+            slack: ArcSwap::from_pointee(apps),
             clock: Arc::new(SystemClock),
+            sites,
+            limits: Limits::new(tuning.rates),
+            bodies: Bodies::default(),
         });
 
-        let stop = CancellationToken::new();
+        let stop = Stop::default();
         let mut parts = JoinSet::new();
-        for (name, listener, router) in [
-            ("the agents' listener ended", agents, http::agents(shared.clone())),
-            ("the callbacks' listener ended", callbacks, http::callbacks(shared.clone())),
-            ("the admin listener ended", admin, http::admin(shared)),
+        for (name, listener, router, request) in [
+            // A call is held while people decide, or for as long as its upstream may take.
+            ("the agents' listener ended", agents, http::agents(shared.clone()), None),
+            (
+                "the callbacks' listener ended",
+                callbacks,
+                http::callbacks(shared.clone()),
+                Some(WHOLE_REQUEST),
+            ),
+            ("the admin listener ended", admin, http::admin(shared.clone()), Some(WHOLE_REQUEST)),
         ] {
-            let stop = stop.clone();
+            let (stop, proxies) = (stop.clone(), proxies.clone());
+            let serving = Serving { timeouts: tuning.timeouts, caps: tuning.caps, request, proxies };
             parts.spawn(async move {
-                if let Err(error) = http::serve(listener, router, stop).await {
-                    tracing::error!(%error, name);
-                }
+                http::server::serve(listener, router, serving, stop).await;
                 name
             });
         }
-        let (loops, worker) = (stop.clone(), app.clone());
+        let (loops, worker) = (stop.soft.clone(), app.clone());
         parts.spawn(async move {
             workers::run(worker, Beats::default(), loops).await.err().unwrap_or("the worker loops ended")
         });
         tracing::info!(agents = %addresses[0], callbacks = %addresses[1], admin = %addresses[2], "ready");
-        Ok(Self { addresses, stop, parts, tasks, app })
+        Ok(Self { addresses, leaving, stop, parts, tasks, app, shared, fixed })
     }
 
     /// Where agents connect.
@@ -193,27 +272,44 @@ impl Service {
         }
     }
 
-    /// Stops accepting, waits for what is under way, signs the audit chain's heads, closes the pool.
-    pub async fn stop(mut self) {
-        self.stop.cancel();
+    /// Says on `/readyz` that the service is about to stop, and has those answered who wait for a decision.
+    pub fn announce_stop(&self) {
+        self.leaving.cancel();
+    }
+
+    /// Stops accepting, waits for what is under way, drops what is left after [`DRAIN`], signs the audit chain's
+    /// heads, closes the pool. False if
+    /// something had to be dropped.
+    pub async fn stop(mut self) -> bool {
+        self.announce_stop();
+        self.stop.soft.cancel();
         self.tasks.close();
-        let drained = tokio::time::timeout(DRAIN, async {
-            while self.parts.join_next().await.is_some() {}
-            self.tasks.wait().await;
-        });
-        if drained.await.is_err() {
+        let drained = {
+            let drain = async {
+                while self.parts.join_next().await.is_some() {}
+                self.tasks.wait().await;
+            };
+            tokio::select! {
+                () = self.stop.hard.cancelled() => false,
+                drained = tokio::time::timeout(DRAIN, drain) => drained.is_ok(),
+            }
+        };
+        if !drained {
             tracing::error!("stopped before everything under way had ended");
+            self.stop.hard.cancel();
+            self.parts.shutdown().await;
         }
         let closed = tokio::time::timeout(LAST_SIGNATURE, self.app.close_audit()).await;
         if let Ok(Err(error)) = closed {
             tracing::warn!(%error, "the heads of the audit chain could not be signed at the end");
         }
         self.app.db.close().await;
+        drained
     }
 }
 
-async fn listen(key: &str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).await.map_err(|error| StartError::Io {
+fn listen(key: &str, address: SocketAddr) -> Result<TcpListener, StartError> {
+    http::server::listen(address).map_err(|error| StartError::Io {
         what: format!("{key} = \"{address}\" can't be listened on"),
         error,
     })
@@ -234,100 +330,4 @@ fn hosts(config: &Config, listening: SocketAddr) -> Vec<String> {
     hosts.extend(config.server.public_url.host_str().map(str::to_owned));
     hosts.extend(config.server.allowed_hosts.iter().cloned());
     hosts
-}
-
-type Chats = HashMap<(Platform, Installation), ChatEntry>;
-
-fn chats(
-    slack: &BTreeMap<Installation, SlackConfig>,
-) -> Result<(BTreeMap<String, SlackApp>, Chats), StartError> {
-    let (mut apps, mut chats) = (BTreeMap::new(), HashMap::new());
-    for (name, config) in slack {
-        let app = SlackApp {
-            name: name.clone(),
-            team_id: config.team_id.clone(),
-            app_id: config.app_id.clone(),
-            enterprise_id: config.enterprise_id.clone(),
-            signing_secrets: config.signing_secrets.clone(),
-            bot_token: config.bot_token.clone(),
-            api_url: config.api_url.clone(),
-        };
-        let api = WebApi::new(&app)
-            .map_err(|error| StartError::Io { what: format!("[slack.{name}]: no HTTPS client"), error })?;
-        let api = Arc::new(api);
-        let entry = ChatEntry {
-            messenger: Arc::new(SlackMessenger::new(api.clone())),
-            directory: Arc::new(SlackDirectory::new(api)),
-        };
-        chats.insert((Platform::Slack, name.clone()), entry);
-        apps.insert(name.to_string(), app);
-    }
-    Ok((apps, chats))
-}
-
-fn callers(tenants: &BTreeMap<Tenant, TenantConfig>) -> Vec<([u8; 32], Caller)> {
-    let mut callers = Vec::new();
-    for (tenant, config) in tenants {
-        for (agent, agent_config) in &config.agents {
-            let caller =
-                Caller { tenant: tenant.clone(), agent: agent.clone(), owner: agent_config.owner.clone() };
-            callers.extend(agent_config.key_sha256.iter().map(|key| (*key, caller.clone())));
-        }
-    }
-    callers
-}
-
-fn tenants(configured: BTreeMap<Tenant, TenantConfig>) -> Result<HashMap<Tenant, TenantEntry>, StartError> {
-    let client = upstream::http_client().map_err(|_| StartError::Client)?;
-    let mut tenants = HashMap::new();
-    for (name, config) in configured {
-        let mut upstreams = BTreeMap::new();
-        for (upstream, settings) in config.upstreams {
-            let mut headers = Vec::new();
-            for (header, value) in &settings.headers {
-                // Both were checked when the configuration was loaded; what is no header value is not sent.
-                let (Ok(header), Ok(mut value)) = (
-                    ::http::HeaderName::try_from(header),
-                    ::http::HeaderValue::try_from(value.expose_secret()),
-                ) else {
-                    return Err(StartError::Client);
-                };
-                value.set_sensitive(true);
-                headers.push((header, value));
-            }
-            let port = HttpUpstream::new(
-                client.clone(),
-                upstream::UpstreamConfig {
-                    url: settings.url.to_string(),
-                    headers,
-                    timeout: settings.timeout,
-                },
-            );
-            upstreams.insert(
-                upstream,
-                UpstreamEntry {
-                    port: Arc::new(port),
-                    address: settings.url.to_string(),
-                    environment: settings.environment,
-                    timeout: settings.timeout,
-                },
-            );
-        }
-        tenants.insert(name, TenantEntry { policy: config.policy, upstreams });
-    }
-    Ok(tenants)
-}
-
-/// Writes down which policy came into force.
-async fn announce(db: &Db, tenants: &HashMap<Tenant, TenantEntry>) -> Result<(), StartError> {
-    for (tenant, entry) in tenants {
-        // The policy's own numbers may be fractions; its text is what is hashed.
-        let text = canonical(entry.policy.source()).unwrap_or_default();
-        let event = Event::PolicyLoaded {
-            policy_sha256: hex::encode(sha256(&text)),
-            upstreams: entry.upstreams.keys().cloned().collect(),
-        };
-        db.append_audit(tenant, None, &event).await?;
-    }
-    Ok(())
 }

@@ -84,6 +84,8 @@ pub enum Event {
     OutcomeUnknown { detail: &'static str },
     /// Its arguments, and every row that held them, were removed for good.
     Erased {},
+    /// An agent may ask for no approval for so many seconds.
+    Paused { agent: AgentName, reason: &'static str, seconds: u64 },
     /// A policy came into force.
     PolicyLoaded { policy_sha256: String, upstreams: Vec<UpstreamName> },
 }

@@ -11,7 +11,9 @@ mod cards;
 mod chain;
 mod erase;
 mod error;
+mod examine;
 mod intents;
+mod notify;
 mod outbox;
 mod row;
 mod verify;
@@ -25,13 +27,15 @@ use sqlx::migrate::{Migrate as _, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, types::PgInterval};
 use sqlx::{ConnectOptions as _, Connection as _};
 
-pub use actions::{NewAction, Parked};
+pub use actions::{AskLimit, NewAction, Parked};
 pub use callbacks::StoredPress;
 pub use cards::{CardRow, PostTarget};
 pub use chain::{ChainRow, Head, HeadToSign};
 pub use erase::Erased;
 pub use error::Error;
+pub use examine::Examined;
 pub use intents::{Claim, ClaimRequest, Sending, Swept};
+pub use notify::{Heard, Listener};
 pub use outbox::{Job, JobKind};
 pub use votes::{Ballot, Decided};
 

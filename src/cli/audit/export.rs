@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::super::serve::stop_signal;
+use super::super::serve::Signals;
 use super::super::{Done, Failure, Outcome};
 use super::{open_at, place_events};
 use crate::domain::ids::Tenant;
@@ -100,8 +100,10 @@ async fn once(db: &Db, export: &mut Export) -> Result<(), Stop> {
 async fn follow(db: &Db, export: &mut Export) -> Result<(), Stop> {
     let stop = CancellationToken::new();
     let signalled = stop.clone();
+    let mut signals = Signals::new()
+        .map_err(|error| Stop::Failed(Failure::usage(format!("no signal can be awaited: {error}"))))?;
     tokio::spawn(async move {
-        stop_signal().await;
+        signals.next().await;
         signalled.cancel();
         // A write to a pipe that nobody reads does not end by itself.
         tokio::time::sleep(PATIENCE).await;

@@ -5,7 +5,7 @@ use crate::domain::place::{Account, Platform};
 use crate::domain::press::Verdict;
 use crate::domain::requirement::Requirement;
 
-/// One event of each kind. A new variant has to be added here, or its kind is not among the golden lines.
+/// One event of each kind, in the order of [`place`].
 fn one_of_each() -> Vec<Event> {
     let account =
         || Account { platform: Platform::Slack, installation: "main".into(), user: "U0BEN".to_owned() };
@@ -74,8 +74,39 @@ fn one_of_each() -> Vec<Event> {
         Event::Failed { detail: "not_sent" },
         Event::OutcomeUnknown { detail: "abandoned" },
         Event::Erased {},
+        Event::Paused { agent: "bot".into(), reason: "denials", seconds: 600 },
         Event::PolicyLoaded { policy_sha256: digest, upstreams: vec!["shop".into()] },
     ]
+}
+
+/// A new kind has to be added here, and then above.
+fn place(event: &Event) -> usize {
+    match event {
+        Event::Parked { .. } => 0,
+        Event::Posted { .. } => 1,
+        Event::PostFailed { .. } => 2,
+        Event::Voted { .. } => 3,
+        Event::VoteRefused { .. } => 4,
+        Event::Late { .. } => 5,
+        Event::Approved { .. } => 6,
+        Event::Denied { .. } => 7,
+        Event::Expired { .. } => 8,
+        Event::Cancelled { .. } => 9,
+        Event::Invalidated { .. } => 10,
+        Event::Undeliverable { .. } => 11,
+        Event::TokenIssued { .. } => 12,
+        Event::TokenRefused { .. } => 13,
+        Event::Tamper { .. } => 14,
+        Event::RowTampered { .. } => 15,
+        Event::ForeignUse { .. } => 16,
+        Event::Claimed { .. } => 17,
+        Event::Succeeded { .. } => 18,
+        Event::Failed { .. } => 19,
+        Event::OutcomeUnknown { .. } => 20,
+        Event::Erased { .. } => 21,
+        Event::Paused { .. } => 22,
+        Event::PolicyLoaded { .. } => 23,
+    }
 }
 
 fn erasable() -> Erasable {
@@ -115,6 +146,8 @@ fn the_line_of_each_kind_is_what_it_always_was() {
         assert_eq!(line, expected);
     }
     assert_eq!(text.lines().count(), kept.lines().count());
+    let places: Vec<usize> = one_of_each().iter().map(place).collect();
+    assert_eq!(places, (0..places.len()).collect::<Vec<_>>());
 }
 
 #[test]

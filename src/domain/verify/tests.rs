@@ -110,7 +110,7 @@ fn a_truncated_or_rewritten_chain_does_not_fit_what_was_signed() {
     let whole = [all.clone(), vec![signed.clone()]].concat();
     let report = verdict(&[&ours], &whole);
     assert_eq!(found(&report), []);
-    assert_eq!(report.tenants[0].signed_to, Some(23));
+    assert_eq!(report.tenants[0].signed_to, Some(24));
     assert_eq!(report.tenants[0].signed_by, Some(ours.public_key().to_string()));
 
     let mut short = all.clone();
@@ -135,7 +135,7 @@ fn a_signature_counts_when_it_is_right_and_of_a_key_that_is_known() {
     let all = lines();
     let by_foreign = checkpoint(&foreign, all.last().unwrap());
     let foreign_only = [all.clone(), vec![by_foreign.clone()]].concat();
-    assert_eq!(found(&verdict(&[&ours], &foreign_only)), [(Some(23), What::Signature)]);
+    assert_eq!(found(&verdict(&[&ours], &foreign_only)), [(Some(24), What::Signature)]);
     let unnamed = verdict(&[], &foreign_only);
     assert_eq!(found(&unnamed), []);
     assert!(unnamed.tenants[0].signed_by.as_ref().unwrap().starts_with("an unnamed key"));
@@ -145,7 +145,7 @@ fn a_signature_counts_when_it_is_right_and_of_a_key_that_is_known() {
     assert_eq!((found(&report), report.notes.len()), (vec![], 1));
     let mut wrong = by_foreign;
     wrong.insert("at".to_owned(), "2026-12-01T16:00:00.000000Z".into());
-    assert_eq!(found(&verdict(&[], &[all, vec![wrong]].concat())), [(Some(23), What::Signature)]);
+    assert_eq!(found(&verdict(&[], &[all, vec![wrong]].concat())), [(Some(24), What::Signature)]);
 }
 
 #[test]
@@ -169,13 +169,13 @@ fn erased_arguments_without_an_event_are_a_fault_where_everything_is_seen() {
 #[test]
 fn a_head_that_is_not_the_last_row_is_a_fault() {
     let all = lines();
-    let (seq, hash) = (23, parse_hash(all[22].get("hash")).unwrap());
+    let (seq, hash) = (24, parse_hash(all[23].get("hash")).unwrap());
     for (head, expected) in [
         (Some((seq, hash)), vec![]),
-        (Some((seq + 2, hash)), vec![(Some(24), What::Truncated)]),
-        (Some((seq - 1, hash)), vec![(Some(22), What::Edited)]),
-        (Some((seq, [1; 32])), vec![(Some(23), What::Edited)]),
-        (None, vec![(Some(23), What::Missing)]),
+        (Some((seq + 2, hash)), vec![(Some(25), What::Truncated)]),
+        (Some((seq - 1, hash)), vec![(Some(23), What::Edited)]),
+        (Some((seq, [1; 32])), vec![(Some(24), What::Edited)]),
+        (None, vec![(Some(24), What::Missing)]),
     ] {
         let mut checker = Checker::new(Vec::new()).whole();
         all.iter().for_each(|line| assert!(checker.row(line).is_some()));
