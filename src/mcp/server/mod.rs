@@ -8,6 +8,7 @@ mod gateway;
 mod names;
 mod offer;
 mod own;
+mod passing;
 mod reply;
 
 use std::collections::HashMap;
