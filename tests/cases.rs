@@ -48,6 +48,9 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("P02", "preview", "p02_what_cannot_be_seen_is_shown_as_an_escape"),
     ("P03", "preview", "p03_a_long_value_is_shown_whole_or_refused"),
     ("P05", "preview", "p05_a_card_says_everything_that_a_decision_needs"),
+    ("G08", "passing", "g08_what_is_not_offered_reaches_no_upstream"),
+    ("G08", "passing", "g08_what_an_upstream_asks_by_itself_is_refused_and_the_agent_hears_nothing"),
+    ("G12", "bypass", "g12_only_a_known_key_is_let_in_and_it_goes_no_further"),
     ("R05", "races", "r05_a_hundred_identical_calls_are_one_action_and_one_card"),
     ("X01", "execution", "x01_an_approval_that_runs_out_before_the_claim_executes_nothing"),
     ("X03", "execution", "x03_sixty_four_redemptions_over_two_replicas_are_one_execution"),
@@ -59,7 +62,7 @@ const TABLE: &[(&str, &str, &str)] = &[
 
 /// The cases that this version must prove.
 const REQUIRED: &str = "B01 B03 B05 B07 B08 B09 B10 B12 B13 B14 B15 B16 B17 B18 T01 T02 T03 T04 T05 T06 T07 T08 T14 \
-    S01 S02 S03 S04 S05 S06 S07 S08 S09 S10 S13 S14 S16 A01 A02 A06 A08 A10 P01 P02 P03 P05 R05 X01 X03 X04 X09 X10 \
+    S01 S02 S03 S04 S05 S06 S07 S08 S09 S10 S13 S14 S16 A01 A02 A06 A08 A10 P01 P02 P03 P05 G08 G12 R05 X01 X03 X04 X09 X10 \
     tool_changed";
 
 #[test]

@@ -17,7 +17,7 @@ use axum::extract::{Request, State};
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use harness::{BOT_KEY, World};
+use harness::{BOT_KEY, PEOPLE, World};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -59,16 +59,15 @@ fn serve(listener: TcpListener, router: Router) {
 
 /// A world with the fixture as an upstream, behind the proxy; the address of the proxy.
 async fn start() -> (World, SocketAddr) {
-    let mut world = World::prepare(RULES).await;
+    let mut world = World::prepare(harness::RULES).await;
+    world.write("policy/acme/team.toml", &format!("{RULES}{PEOPLE}"));
     let (upstream, upstream_address) = listen().await;
     serve(upstream, fixture::router());
     let (front, front_address) = listen().await;
     // The suite's own origin is the address that it was told.
-    let config = world
-        .read("undersign.toml")
-        .replace("[server]\n", &format!("[server]\nallowed_origins = [\"http://{front_address}\"]\n"));
-    let upstream = format!("[tenants.acme.upstreams.conf]\nurl = \"http://{upstream_address}/mcp\"\n");
-    world.write("undersign.toml", &(config + &upstream));
+    let origins = format!("[server]\nallowed_origins = [\"http://{front_address}\"]\n");
+    world.write("undersign.toml", &world.read("undersign.toml").replace("[server]\n", &origins));
+    world.add_upstream("conf", &format!("http://{upstream_address}/mcp"));
     world.add_replica().await;
     let client = Client::builder(TokioExecutor::new()).build_http();
     let proxy = Proxy { to: world.replicas[0].agents(), client };
@@ -82,9 +81,10 @@ async fn run(revision: &str) {
         std::env::var(SUITE).unwrap_or_else(|_| panic!("{SUITE}: run .ci/conformance, which installs it"));
     let (world, front) = start().await;
     let root = env!("CARGO_MANIFEST_DIR");
+    let results = concat!(env!("CARGO_TARGET_TMPDIR"), "/conformance/").to_owned() + revision;
     let output = tokio::process::Command::new(suite)
         .args(["server", "--url", &format!("http://{front}/mcp/conf"), "--requirements", revision])
-        .args(["--timeout", "10000", "-o", &format!("{root}/target/conformance/{revision}")])
+        .args(["--timeout", "10000", "-o", &results])
         .args(["--expected-failures", &format!("{root}/tests/conformance/{revision}.yml")])
         .stdin(Stdio::null())
         .output()

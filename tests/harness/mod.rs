@@ -21,7 +21,7 @@ use undersign::cli::serve::Service;
 use undersign::demo::shop::FakeShop;
 use undersign::demo::slack::{FakeSlack, Message, SlackChannel, SlackSetup, SlackUser, SlackUsergroup};
 
-pub use agent::{Agent, Answer};
+pub use agent::{Agent, Answer, Era};
 
 pub const TEAM: &str = "T0HOME0001";
 pub const APP: &str = "A0APP00001";
@@ -193,6 +193,12 @@ impl World {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, content).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
+    /// One more upstream of `acme`; a replica started afterwards has it.
+    pub fn add_upstream(&self, name: &str, url: &str) {
+        let upstream = format!("[tenants.acme.upstreams.{name}]\nurl = \"{url}\"\n");
+        self.write("undersign.toml", &(self.read("undersign.toml") + &upstream));
     }
 
     pub fn read(&self, path: &str) -> String {
