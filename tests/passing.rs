@@ -235,12 +235,9 @@ async fn an_upstreams_questions_pass_to_a_modern_agent_under_our_name() {
 #[tokio::test]
 async fn progress_passes_in_order_under_the_agents_own_token() {
     let (world, agent) = with_upstream(&serve(fixture::router()).await).await;
-    for agent in [agent.clone(), agent.legacy()] {
-        let mut parameters = json!({"name": "test_tool_with_progress", "arguments": {}});
-        if agent.era == harness::Era::Modern {
-            parameters = modern(parameters, &json!({}));
-        }
-        parameters["_meta"]["progressToken"] = json!("mine");
+    let tool =
+        json!({"name": "test_tool_with_progress", "arguments": {}, "_meta": {"progressToken": "mine"}});
+    for (agent, parameters) in [(agent.clone(), modern(tool.clone(), &json!({}))), (agent.legacy(), tool)] {
         let (_, said) = ask(&agent, "tools/call", &parameters).await;
         let events = said.as_str().unwrap_or_else(|| panic!("no stream: {said}")).to_owned();
         let messages: Vec<Value> = events

@@ -21,7 +21,7 @@ use undersign::cli::serve::Service;
 use undersign::demo::shop::FakeShop;
 use undersign::demo::slack::{FakeSlack, Message, SlackChannel, SlackSetup, SlackUser, SlackUsergroup};
 
-pub use agent::{Agent, Answer, Era};
+pub use agent::{Agent, Answer};
 
 pub const TEAM: &str = "T0HOME0001";
 pub const APP: &str = "A0APP00001";
