@@ -16,7 +16,7 @@ const WAITING_REPORTS: usize = 16;
 pub(super) struct Reports {
     token: ProgressToken,
     peer: Peer<RoleServer>,
-    reports: mpsc::Receiver<Progress>,
+    told: mpsc::Receiver<Progress>,
     last: f64,
 }
 
@@ -36,9 +36,9 @@ pub(super) fn take(
     // Looked at in every revision: where approval is needed, a state that is not ours is refused.
     passing.request_state.clone_from(&request.request_state);
     let reports = context.meta.get_progress_token().map(|token| {
-        let (sender, reports) = mpsc::channel(WAITING_REPORTS);
+        let (sender, told) = mpsc::channel(WAITING_REPORTS);
         passing.progress = Some(sender);
-        Reports { token, peer: context.peer.clone(), reports, last: f64::NEG_INFINITY }
+        Reports { token, peer: context.peer.clone(), told, last: f64::NEG_INFINITY }
     });
     (passing, reports)
 }
@@ -58,12 +58,12 @@ impl Reports {
         let outcome = loop {
             tokio::select! {
                 biased;
-                Some(report) = self.reports.recv() => self.tell(report).await,
+                Some(report) = self.told.recv() => self.tell(report).await,
                 outcome = &mut work => break outcome,
             }
         };
         // What the upstream said before it answered is told before the answer.
-        while let Ok(report) = self.reports.try_recv() {
+        while let Ok(report) = self.told.try_recv() {
             self.tell(report).await;
         }
         outcome
