@@ -96,7 +96,7 @@ fn faults_of_every_section_come_at_once() {
         colour = "blue"
         [server]
         agents_listen = "0.0.0.0"
-        hold = "25s"
+        hold = "51s"
         [database]
         url = "postgres://user:pw-canary@localhost/db"
         [[token_keys]]
@@ -152,7 +152,7 @@ fn faults_of_every_section_come_at_once() {
     undersign.toml: discord: is not available in this version: remove it
     undersign.toml: colour: is not a known key: remove it, or correct its spelling
     undersign.toml: server.agents_listen: must be an address and a port, such as "127.0.0.1:8080"
-    undersign.toml: server.hold: is not available in this version: remove it, or write "0s"
+    undersign.toml: server.hold: must be from 0s to 50s: many clients give a request up after a minute
     undersign.toml: database.url: must be { file = "…" } or { env = "…" }: a secret is never written here itself
     undersign.toml: token_keys[0].secret: is too short: it must have at least 32 characters
     undersign.toml: token_keys[0].id: must be 1 to 32 letters, digits, '-' or '_'

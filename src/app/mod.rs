@@ -12,20 +12,24 @@ mod redeem;
 mod schema;
 mod submit;
 mod sweep;
+mod throttle;
 mod tools;
+mod waiting;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use serde_json::Value;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::domain::answer::Answer;
 use crate::domain::call::ToolDefinition;
-use crate::domain::ids::{AgentName, Installation, Person, Tenant, ToolName, UpstreamName};
+use crate::domain::ids::{ActionId, AgentName, Installation, Person, Tenant, ToolName, UpstreamName};
 use crate::domain::place::Platform;
 use crate::domain::policy::Policy;
 use crate::domain::source::{Clock, Entropy};
@@ -35,9 +39,6 @@ use crate::storage::Db;
 use ports::{Directory, Messenger, Passing, Upstream};
 
 pub use decide::NotStored;
-
-/// How long an identical denied call stays denied.
-const DENIAL_MEMORY: Duration = Duration::from_secs(24 * 3600);
 
 /// The authenticated agent behind a request. The tenant comes from the credential, never from the path or the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,8 +121,8 @@ pub struct UpstreamEntry {
 
 /// One tenant.
 pub struct TenantEntry {
-    /// Its policy in force.
-    pub policy: Arc<Policy>,
+    /// Its policy in force; another may take its place at any time.
+    pub policy: ArcSwap<Policy>,
     /// Its upstreams.
     pub upstreams: BTreeMap<UpstreamName, UpstreamEntry>,
 }
@@ -144,13 +145,15 @@ pub struct Parts {
     /// The chat installations.
     pub chats: HashMap<(Platform, Installation), ChatEntry>,
     /// The token keys.
-    pub keys: TokenKeys,
+    pub keys: ArcSwap<TokenKeys>,
     /// The process's clock.
     pub clock: Arc<dyn Clock>,
     /// Randomness.
     pub entropy: Arc<dyn Entropy>,
     /// Work that outlives requests; shutdown waits for it.
     pub tasks: TaskTracker,
+    /// Cancelled when the service begins to stop: whoever waits answers with what is known.
+    pub stop: CancellationToken,
 }
 
 /// The application. Cheap to clone.
@@ -159,8 +162,10 @@ pub struct App(Arc<Inner>);
 
 struct Inner {
     parts: Parts,
-    /// Wakes waiting agents when something was decided here; they look again now and then anyway.
-    changed: Notify,
+    /// Agents that wait for a decision.
+    waiters: waiting::Waiters,
+    /// Who presented wrong tokens lately.
+    wrong_tokens: throttle::WrongTokens,
     /// Bounds how many schema checks run at once.
     checks: Arc<Semaphore>,
     /// Bounds how many outbox rows are worked off at once.
@@ -184,7 +189,8 @@ impl App {
         parts.entropy.fill(&mut id);
         Self(Arc::new(Inner {
             parts,
-            changed: Notify::new(),
+            waiters: waiting::Waiters::default(),
+            wrong_tokens: throttle::WrongTokens::default(),
             checks: Arc::new(Semaphore::new(4)),
             hands: Arc::new(Semaphore::new(deliver::HANDS)),
             replica: hex::encode(id),
@@ -215,7 +221,13 @@ impl App {
         bytes
     }
 
-    fn wake_waiters(&self) {
-        self.0.changed.notify_waiters();
+    /// Tells the tenant's `alert_to` something about an action. A failure is logged: what it is about stands in the
+    /// audit trail all the same.
+    async fn alert(&self, tenant: &Tenant, action: ActionId, text: &str) {
+        let Some(entry) = self.tenants.get(tenant) else { return };
+        let policy = entry.policy.load_full();
+        if let Err(error) = self.db.queue_alert(action, tenant, &policy.limits().alert_to, text).await {
+            tracing::error!(%tenant, %action, %error, "an alert could not be queued");
+        }
     }
 }

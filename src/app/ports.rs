@@ -101,6 +101,9 @@ pub trait Messenger: Send + Sync {
     /// Tells one person something, in the channel, unseen by others.
     async fn note(&self, place: &Place, user: &str, text: &str) -> Result<(), PostError>;
 
+    /// Tells a channel something that is no card.
+    async fn tell(&self, place: &Place, text: &str) -> Result<(), PostError>;
+
     /// The message's address for people. Its failure touches nothing else.
     async fn permalink(&self, place: &Place, message: &str) -> Option<String>;
 }

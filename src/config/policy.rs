@@ -7,10 +7,12 @@ use std::time::Duration;
 use toml::{Table, Value};
 
 use super::reader::{Kind, Reader, Section, parse};
+use crate::domain::cosmetic::Cosmetic;
 use crate::domain::ids::Tenant;
 use crate::domain::policy::{
-    ApprovalDefinition, Definition, EffectDefinition, Fault, GroupDefinition, Known, PersonDefinition,
-    Policy, PreviewDefinition, Risk, RuleDefinition, certain_faults, compile,
+    ApprovalDefinition, Definition, DenialMemory, DenialsPause, EffectDefinition, Fault, GroupDefinition,
+    Known, Limits, LimitsDefinition, PersonDefinition, Policy, PreviewDefinition, Risk, RuleDefinition,
+    certain_faults, compile,
 };
 
 /// Time to decide, where a rule does not say.
@@ -20,8 +22,8 @@ const EXPIRES: Duration = Duration::from_mins(10);
 const REDEEM_WITHIN: Duration = Duration::from_mins(10);
 
 /// Keys of a rule that only `require_approval` may have.
-const APPROVAL_KEYS: [&str; 7] =
-    ["risk", "approvers", "separate_proposer", "post_to", "expires", "redeem_within", "preview"];
+const APPROVAL_KEYS: [&str; 8] =
+    ["risk", "approvers", "separate_proposer", "post_to", "expires", "redeem_within", "preview", "cosmetic"];
 
 /// Loads and compiles the policy of a tenant from every `*.toml` of a directory.
 ///
@@ -107,7 +109,8 @@ fn definition(reader: &mut Reader, table: Table) -> Definition {
     let people = root.tables("people");
     let groups = root.tables("groups");
     let rules = root.optional::<Vec<Table>>("rules").unwrap_or_default();
-    root.not_built(&["caps", "limits"]);
+    let limits = root.optional::<Table>("limits");
+    root.not_built(&["caps"]);
     root.end();
     Definition {
         thresholds,
@@ -117,6 +120,7 @@ fn definition(reader: &mut Reader, table: Table) -> Definition {
             .collect(),
         groups: groups.into_iter().map(|(name, table)| (name.clone(), group(reader, &name, table))).collect(),
         rules: rules.into_iter().enumerate().filter_map(|(at, table)| rule(reader, at, table)).collect(),
+        limits: limits.map(|table| self::limits(reader, table)).unwrap_or_default(),
     }
 }
 
@@ -161,7 +165,6 @@ fn rule(reader: &mut Reader, at: usize, mut table: Table) -> Option<RuleDefiniti
         "preconditions",
         "reconcile",
         "undo",
-        "cosmetic",
     ]);
     let effect = match decision.as_deref() {
         Some("require_approval") => EffectDefinition::RequireApproval(Box::new(approval(&mut section))),
@@ -218,6 +221,57 @@ fn approval(section: &mut Section<'_>) -> ApprovalDefinition {
         expires: section.optional("expires").unwrap_or(EXPIRES),
         redeem_within: section.optional("redeem_within").unwrap_or(REDEEM_WITHIN),
         preview: preview_of(section, preview),
+        cosmetic: cosmetic(section),
+    }
+}
+
+fn cosmetic(section: &mut Section<'_>) -> Cosmetic {
+    let table = section.optional::<Table>("cosmetic").unwrap_or_default();
+    let path = section.key("cosmetic");
+    let mut cosmetic = Section::new(section.reader(), path, table);
+    let definition = Cosmetic {
+        ignore: cosmetic.optional("ignore").unwrap_or_default(),
+        unordered: cosmetic.optional("unordered").unwrap_or_default(),
+    };
+    cosmetic.end();
+    definition
+}
+
+fn limits(reader: &mut Reader, table: Table) -> LimitsDefinition {
+    let mut section = Section::new(reader, "limits", table);
+    let definition = LimitsDefinition {
+        asks_per_minute: section.optional("asks_per_minute"),
+        pending_per_agent: section.optional("pending_per_agent"),
+        pending_per_owner: section.optional("pending_per_owner"),
+        pending_per_group: section.optional("pending_per_group"),
+        denials_pause: section.optional("denials_pause").map(|table| denials_pause(&mut section, table)),
+        denial_memory: section.optional("denial_memory"),
+        alert_to: section.optional("alert_to"),
+    };
+    section.end();
+    definition
+}
+
+fn denials_pause(section: &mut Section<'_>, table: Table) -> DenialsPause {
+    let default = Limits::default().denials_pause;
+    let path = section.key("denials_pause");
+    let mut pause = Section::new(section.reader(), path, table);
+    let definition = DenialsPause {
+        count: pause.optional("count").unwrap_or(default.count),
+        within: pause.optional("within").unwrap_or(default.within),
+        pause_for: pause.optional("pause_for").unwrap_or(default.pause_for),
+    };
+    pause.end();
+    definition
+}
+
+impl Kind for DenialMemory {
+    const WANTED: &'static str = "a duration such as \"24h\", or \"forever\"";
+    fn read(value: Value) -> Option<Self> {
+        match value.as_str()? {
+            "forever" => Some(Self::Forever),
+            _ => Duration::read(value).map(Self::For),
+        }
     }
 }
 

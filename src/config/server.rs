@@ -10,6 +10,13 @@ use url::Url;
 use super::Environment;
 use super::reader::{Reader, Section};
 use super::secret::{self, Rules};
+use crate::domain::network::Network;
+
+/// How long a first gated call waits, where the file does not say.
+const HOLD: Duration = Duration::from_secs(25);
+
+/// How long it may wait at most.
+const LONGEST_HOLD: Duration = Duration::from_secs(50);
 
 /// `[server]`.
 #[derive(Debug, Clone)]
@@ -26,6 +33,10 @@ pub struct ServerConfig {
     pub allowed_hosts: Vec<String>,
     /// Origins accepted from browsers.
     pub allowed_origins: Vec<String>,
+    /// How long a first gated call waits for a quick decision.
+    pub hold: Duration,
+    /// Proxies in front, whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<Network>,
 }
 
 /// `[database]`.
@@ -66,8 +77,17 @@ pub(super) fn server(reader: &mut Reader, table: Option<Table>) -> Option<Server
             "must list origins such as \"https://app.example\", each of them whole",
         );
     }
-    if section.optional::<Duration>("hold").is_some_and(|hold| !hold.is_zero()) {
-        section.fault("hold", "is not available in this version: remove it, or write \"0s\"");
+    let hold = section.optional("hold").unwrap_or(HOLD);
+    if hold > LONGEST_HOLD {
+        section.fault("hold", "must be from 0s to 50s: many clients give a request up after a minute");
+    }
+    let proxies: Vec<String> = section.optional("trusted_proxies").unwrap_or_default();
+    let trusted_proxies: Option<Vec<Network>> = proxies.iter().map(|text| text.parse().ok()).collect();
+    if trusted_proxies.is_none() {
+        section.fault(
+            "trusted_proxies",
+            "must list addresses or networks such as \"10.0.0.7\" or \"10.0.0.0/8\" (nothing set behind the prefix)",
+        );
     }
     section.end();
     Some(ServerConfig {
@@ -77,6 +97,8 @@ pub(super) fn server(reader: &mut Reader, table: Option<Table>) -> Option<Server
         public_url: parsed?,
         allowed_hosts,
         allowed_origins,
+        hold,
+        trusted_proxies: trusted_proxies?,
     })
 }
 

@@ -197,12 +197,16 @@ fn server_and_database_are_checked() {
         (server, "listen = \"127.0.0.1:8080\""),
         (server, "hold = \"25s\""),
         (server, "hold = \"0s\""),
+        (server, "hold = \"51s\""),
         (server, "hold = \"soon\""),
         (server, "allowed_hosts = [\"*\"]"),
         (server, "allowed_hosts = [\"gate.example\", \"gate.example:8443\", \"[::1]:80\"]"),
         (server, "allowed_origins = [\"*\"]"),
         (server, "allowed_origins = [\"app.example\"]"),
         (server, "allowed_origins = [\"https://app.example\"]"),
+        (server, "trusted_proxies = [\"10.0.0.0/8\", \"::1\"]"),
+        (server, "trusted_proxies = [\"10.1.2.3/8\"]"),
+        (server, "trusted_proxies = [\"proxy.example\"]"),
         ("http://127.0.0.1:8080", "ftp://gate.example"),
         ("http://127.0.0.1:8080", "https://user:word@gate.example"),
         (url, "url = \"postgres://undersign@localhost/undersign\""),
@@ -224,9 +228,11 @@ fn server_and_database_are_checked() {
     listen = "127.0.0.1:8080"
       -> server.listen: is not a known key: remove it, or correct its spelling
     hold = "25s"
-      -> server.hold: is not available in this version: remove it, or write "0s"
+      -> accepted
     hold = "0s"
       -> accepted
+    hold = "51s"
+      -> server.hold: must be from 0s to 50s: many clients give a request up after a minute
     hold = "soon"
       -> server.hold: must be a duration such as "25s", "10m" or "24h"
     allowed_hosts = ["*"]
@@ -239,6 +245,12 @@ fn server_and_database_are_checked() {
       -> server.allowed_origins: must list origins such as "https://app.example", each of them whole
     allowed_origins = ["https://app.example"]
       -> accepted
+    trusted_proxies = ["10.0.0.0/8", "::1"]
+      -> accepted
+    trusted_proxies = ["10.1.2.3/8"]
+      -> server.trusted_proxies: must list addresses or networks such as "10.0.0.7" or "10.0.0.0/8" (nothing set behind the prefix)
+    trusted_proxies = ["proxy.example"]
+      -> server.trusted_proxies: must list addresses or networks such as "10.0.0.7" or "10.0.0.0/8" (nothing set behind the prefix)
     ftp://gate.example
       -> server.public_url: must be an http or https address, such as "https://undersign.example"
     https://user:word@gate.example

@@ -10,6 +10,7 @@ mod callbacks;
 mod cards;
 mod error;
 mod intents;
+mod notify;
 mod outbox;
 mod row;
 mod votes;
@@ -22,12 +23,13 @@ use sqlx::migrate::{Migrate as _, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, types::PgInterval};
 use sqlx::{ConnectOptions as _, Connection as _};
 
-pub use actions::{NewAction, Parked};
+pub use actions::{AskLimit, NewAction, Parked};
 pub use audit::{ExportCursor, ExportedEvent};
 pub use callbacks::StoredPress;
 pub use cards::{CardRow, PostTarget};
 pub use error::Error;
 pub use intents::{Claim, ClaimRequest, Sending, Swept};
+pub use notify::{Heard, Listener};
 pub use outbox::{Job, JobKind};
 pub use votes::{Ballot, Decided};
 

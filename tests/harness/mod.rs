@@ -8,6 +8,8 @@
 
 mod agent;
 mod checker;
+pub mod process;
+pub mod wire;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -20,6 +22,7 @@ use sqlx::postgres::{PgPool, PgPoolOptions};
 use undersign::cli::serve::Service;
 use undersign::demo::shop::FakeShop;
 use undersign::demo::slack::{FakeSlack, Message, SlackChannel, SlackSetup, SlackUser, SlackUsergroup};
+use undersign::http::Tuning;
 
 pub use agent::{Agent, Answer};
 
@@ -108,6 +111,10 @@ approvers = [{ group = "deployers", count = 1 }]
 post_to = ["slack:main/C0PAY00001"]
 "#;
 
+/// Far beyond what a test asks for, unless it is about limits.
+pub const NO_LIMITS: &str = "\n[limits]\nasks_per_minute = 100000\npending_per_agent = 100000\n\
+    denials_pause = { count = 1000, within = \"1m\", pause_for = \"1m\" }\n";
+
 /// The refund that needs approval in every world.
 pub fn refund() -> Value {
     serde_json::json!({ "order_id": "A-17", "amount_cents": 12_000 })
@@ -135,6 +142,13 @@ impl World {
         world
     }
 
+    /// The usual world with other limits.
+    pub async fn with_tuning(tuning: Tuning) -> Self {
+        let mut world = Self::prepare(RULES).await;
+        world.add_replica_with(tuning).await;
+        world
+    }
+
     /// Everything but the program.
     pub async fn prepare(rules: &str) -> Self {
         // The first caller installs it; the same provider again is no fault.
@@ -150,13 +164,14 @@ impl World {
         world
     }
 
-    /// Replaces the policy of `acme`; a replica started afterwards has it.
+    /// Replaces the policy of both tenants; a replica started afterwards has it. Rules without `[limits]` get none.
     pub fn write_policy(&self, rules: &str) {
-        self.write("policy/acme/team.toml", &format!("{rules}\n{PEOPLE}"));
-        self.write("policy/globex/team.toml", &format!("{rules}\n{PEOPLE}"));
+        let limits = if rules.contains("[limits]") { "" } else { NO_LIMITS };
+        self.write("policy/acme/team.toml", &format!("{rules}\n{limits}\n{PEOPLE}"));
+        self.write("policy/globex/team.toml", &format!("{rules}\n{limits}\n{PEOPLE}"));
     }
 
-    fn config(&self) -> String {
+    pub fn config(&self) -> String {
         let tenant = |tenant: &str, agents: &[(&str, &str, bool)]| {
             let mut text = format!("[tenants.{tenant}]\npolicy = \"policy/{tenant}\"\n");
             for (agent, key, owned) in agents {
@@ -177,7 +192,7 @@ impl World {
         };
         format!(
             "[server]\nagents_listen = \"127.0.0.1:0\"\ncallbacks_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
-             public_url = \"http://127.0.0.1:8080\"\n\
+             public_url = \"http://127.0.0.1:8080\"\nhold = \"0s\"\n\
              [database]\nurl = {{ env = \"DATABASE_URL\" }}\nmax_connections = 12\n\
              [[token_keys]]\nid = \"k1\"\nsecret = {{ file = \"secrets/k1\" }}\n\
              [slack.main]\nteam_id = \"{TEAM}\"\napp_id = \"{APP}\"\nsigning_secret = {{ env = \"SLACK_SIGNING_SECRET\" }}\n\
@@ -206,7 +221,12 @@ impl World {
     }
 
     pub fn config_path(&self) -> PathBuf {
-        self.dir.path().join("undersign.toml")
+        self.path("undersign.toml")
+    }
+
+    /// A file of the world's directory.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
     }
 
     /// The environment that the configuration names.
@@ -221,13 +241,19 @@ impl World {
 
     /// One more replica on the same database, from the files as they are now.
     pub async fn add_replica(&mut self) {
+        self.add_replica_with(Tuning::default()).await;
+    }
+
+    /// The same with other limits.
+    pub async fn add_replica_with(&mut self, tuning: Tuning) {
         let environment = self.environment();
         let lookup = move |name: &str| {
             environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone())
         };
         let config = undersign::config::load_with(&self.config_path(), &lookup)
             .unwrap_or_else(|error| panic!("the configuration is refused: {error}"));
-        self.replicas.push(Service::start(config).await.unwrap_or_else(|error| panic!("{error}")));
+        let service = Service::start_with(config, tuning).await;
+        self.replicas.push(service.unwrap_or_else(|error| panic!("{error}")));
     }
 
     /// Stops every replica and starts one from the files as they are now.

@@ -131,7 +131,6 @@ fn keys_of_other_versions_are_refused_by_name() {
         "preconditions = { unchanged = ['/order/version'] }",
         "reconcile = { fact = 'order' }",
         "undo = { tool = 'shop/cancel_refund' }",
-        "cosmetic = { ignore = ['/note'] }",
     ];
     let mut texts: Vec<String> = of_a_rule
         .iter()
@@ -142,7 +141,6 @@ fn keys_of_other_versions_are_refused_by_name() {
         ("[people.ben]", "subjects = ['ana@acme.example']"),
         ("[people.ben]", "totp = { file = 'x' }"),
         ("[[rules]]", "discord_roles = ['ops/1']"),
-        ("[[rules]]", "[limits]\nalert_to = ['slack:main/C0SEC']"),
         ("[[rules]]", "[[caps]]\nname = 'refunds'"),
     ] {
         texts.push(TEAM.replacen(before, &format!("{key}\n{before}"), 1));
@@ -167,12 +165,10 @@ fn keys_of_other_versions_are_refused_by_name() {
     team.toml: rules.large-refunds.preconditions: is not available in this version: remove it
     team.toml: rules.large-refunds.reconcile: is not available in this version: remove it
     team.toml: rules.large-refunds.undo: is not available in this version: remove it
-    team.toml: rules.large-refunds.cosmetic: is not available in this version: remove it
     team.toml: people.ana.discord: is not available in this version: remove it
     team.toml: people.ana.subjects: is not available in this version: remove it
     team.toml: people.ana.totp: is not available in this version: remove it
     team.toml: groups.payments.discord_roles: is not available in this version: remove it
-    team.toml: limits: is not available in this version: remove it
     team.toml: caps: is not available in this version: remove it
     team.toml: rules.large-refunds.preview.must_show: is not available in this version: remove it
     team.toml: rules.large-refunds.preview.redact: is not available in this version: remove it
@@ -284,4 +280,67 @@ fn critical_is_refused_as_long_as_nothing_asks_a_second_time() {
     let (_, faults) = super::read("team.toml", text);
     assert_eq!(faults.len(), 1);
     assert!(faults[0].message.contains("asks each approver a second time"), "{}", faults[0]);
+}
+
+#[test]
+fn limits_are_read_and_their_faults_say_what_to_write() {
+    let mut said = String::new();
+    for (at, limits) in [
+        "asks_per_minute = 0",
+        "asks_per_minute = \"many\"",
+        "pending_per_group = 2000000",
+        "denial_memory = \"always\"",
+        "denial_memory = \"400d\"",
+        "denial_memory = \"forever\"",
+        "denials_pause = { count = 0 }",
+        "denials_pause = { count = 3, whithin = \"10m\" }",
+        "alert_to = [\"slack:other/C0SEC\"]",
+        "alert_to = [\"#security\"]",
+        "alert_to = [\"slack:main/C0SEC\"]",
+        "pending = 3",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let text = TEAM.replacen("[[rules]]", &format!("[limits]\n{limits}\n[[rules]]"), 1);
+        let directory = Directory::new(&format!("limits-{at}"), &[("team.toml", &text)]);
+        let fault = directory.load().err().unwrap_or_else(|| "accepted".to_owned());
+        writeln!(said, "{limits}\n  -> {}", fault.trim_start_matches("DIR/")).unwrap();
+    }
+    insta::assert_snapshot!(said, @r##"
+    asks_per_minute = 0
+      -> team.toml: limits.asks_per_minute: must be from 1 to 1000000
+    asks_per_minute = "many"
+      -> team.toml: limits.asks_per_minute: must be a whole number
+    pending_per_group = 2000000
+      -> team.toml: limits.pending_per_group: must be from 1 to 1000000
+    denial_memory = "always"
+      -> team.toml: limits.denial_memory: must be a duration such as "24h", or "forever"
+    denial_memory = "400d"
+      -> team.toml: limits.denial_memory: must be at most 366 days, or "forever"
+    denial_memory = "forever"
+      -> accepted
+    denials_pause = { count = 0 }
+      -> team.toml: limits.denials_pause: must have a count from 1 to 1000 and times of more than 0s
+    denials_pause = { count = 3, whithin = "10m" }
+      -> team.toml: limits.denials_pause.whithin: is not a known key: remove it, or correct its spelling
+    alert_to = ["slack:other/C0SEC"]
+      -> team.toml: limits.alert_to: there is no installation 'other': add [slack.other] to the server's configuration
+    alert_to = ["#security"]
+      -> team.toml: limits.alert_to: '#security' is not a place: write "slack:installation/C…", with the channel's id
+    alert_to = ["slack:main/C0SEC"]
+      -> accepted
+    pending = 3
+      -> team.toml: limits.pending: is not a known key: remove it, or correct its spelling
+    "##);
+}
+
+#[test]
+fn a_limit_is_set_in_one_file() {
+    let other = "[limits]\nasks_per_minute = 7\n";
+    let team = TEAM.replacen("[[rules]]", "[limits]\nasks_per_minute = 5\n[[rules]]", 1);
+    let faults = Directory::new("twice", &[("a.toml", &team), ("b.toml", other)]).load().unwrap_err();
+    insta::assert_snapshot!(faults, @r#"
+    DIR/b.toml: limits.asks_per_minute: is set in DIR/a.toml already: keep one of the two
+    "#);
 }

@@ -1,5 +1,6 @@
 //! Compiles one tenant's files into a policy, with all faults at once, each with file, key and what to write instead.
 
+mod limits;
 mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +10,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::expression::Expression;
-use super::{Definition, Group, GroupDefinition, Policy, PreviewTemplates, Risk};
+use super::{Definition, Group, GroupDefinition, Limits, Policy, PreviewTemplates, Risk};
+use crate::domain::cosmetic::Cosmetic;
 use crate::domain::ids::{GroupName, Installation, Person, RuleName, Tenant, UpstreamName};
 use crate::domain::place::{Account, Place};
 use crate::domain::requirement::Requirement;
@@ -72,6 +74,7 @@ pub(super) struct Approval {
     pub(super) expires: Duration,
     pub(super) redeem_within: Duration,
     pub(super) templates: Arc<PreviewTemplates>,
+    pub(super) cosmetic: Cosmetic,
 }
 
 /// Compiles the files of one tenant.
@@ -80,7 +83,7 @@ pub(super) struct Approval {
 /// Every fault of every file.
 pub fn compile(tenant: Tenant, files: &[(String, Definition)], known: &Known) -> Result<Policy, Vec<Fault>> {
     let mut compiler = Compiler { files, known, complete: true, faults: Vec::new() };
-    let Compiled { thresholds, people, groups, rules } = compiler.compile();
+    let Compiled { thresholds, people, groups, rules, limits } = compiler.compile();
     if !compiler.faults.is_empty() {
         return Err(compiler.faults);
     }
@@ -89,7 +92,7 @@ pub fn compile(tenant: Tenant, files: &[(String, Definition)], known: &Known) ->
         "files": files.iter().map(|(file, definition)| json!({"file": file, "policy": definition})).collect::<Vec<_>>(),
     });
     let rules::Rules { sorted, matcher, owners } = rules;
-    Ok(Policy { tenant, thresholds, people, groups, rules: sorted, matcher, owners, source })
+    Ok(Policy { tenant, thresholds, people, groups, rules: sorted, matcher, owners, limits, source })
 }
 
 /// The faults that are certain though other files, or parts of these, could not be read: a name that is missing here
@@ -114,6 +117,7 @@ struct Compiled {
     people: BTreeMap<Person, Vec<Account>>,
     groups: BTreeMap<GroupName, Group>,
     rules: rules::Rules,
+    limits: Limits,
 }
 
 impl Compiler<'_> {
@@ -122,7 +126,8 @@ impl Compiler<'_> {
         let people = self.people();
         let groups = self.groups(&people);
         let rules = self.rules(&rules::Names { thresholds: &thresholds, groups: &groups });
-        Compiled { thresholds, people, groups, rules }
+        let limits = self.limits();
+        Compiled { thresholds, people, groups, rules, limits }
     }
 
     fn fault(&mut self, file: usize, key: &str, message: impl Into<String>) {

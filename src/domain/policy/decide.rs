@@ -107,12 +107,14 @@ impl Policy {
             redeem_within: first.redeem_within,
             policy_version: self.version(asking, call),
             templates: asking.iter().map(|(_, approval)| approval.templates.clone()).collect(),
+            cosmetic: first.cosmetic.clone(),
         };
         for (_, approval) in asking {
             gate.risk = gate.risk.max(approval.risk);
             gate.requirement = gate.requirement.merge(approval.requirement.clone());
             gate.expires = gate.expires.min(approval.expires);
             gate.redeem_within = gate.redeem_within.min(approval.redeem_within);
+            gate.cosmetic = gate.cosmetic.merge(&approval.cosmetic);
             for place in &approval.post_to {
                 if !gate.post_to.contains(place) {
                     gate.post_to.push(place.clone());

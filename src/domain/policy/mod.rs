@@ -5,6 +5,7 @@ mod compile;
 mod decide;
 mod definition;
 mod expression;
+mod limits;
 mod template;
 mod view;
 
@@ -15,6 +16,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::cosmetic::Cosmetic;
 use super::digest::PolicyVersion;
 use super::ids::{AgentName, GroupName, Installation, Person, RuleName, Tenant, ToolName, UpstreamName};
 use super::place::{Account, Place};
@@ -23,6 +25,7 @@ use super::requirement::Requirement;
 pub use compile::{Fault, Known, certain_faults, compile};
 pub use decide::Offer;
 pub use definition::*;
+pub use limits::{DenialMemory, DenialsPause, Limits};
 pub use template::PreviewTemplates;
 pub use view::{ApprovalView, RuleView};
 
@@ -121,6 +124,8 @@ pub struct Gate {
     pub policy_version: PolicyVersion,
     /// The rules' preview templates, in the order of the rules.
     pub templates: Vec<Arc<PreviewTemplates>>,
+    /// What of the arguments carries no meaning to any of the rules.
+    pub cosmetic: Cosmetic,
 }
 
 /// Who belongs to a group.
@@ -143,6 +148,7 @@ pub struct Policy {
     /// Every pattern of every rule in one set; `owners` says which rule a pattern is of.
     matcher: globset::GlobSet,
     owners: Vec<usize>,
+    limits: Limits,
     source: Value,
 }
 
@@ -178,6 +184,11 @@ impl Policy {
     /// The whole policy in normalised JSON, for the `policy_loaded` event and `check`.
     pub fn source(&self) -> &Value {
         &self.source
+    }
+
+    /// The limits.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// The thresholds, for templates.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::request::Parts;
@@ -13,6 +14,7 @@ use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::Value;
 
+use super::hold::hold;
 use super::names::Endpoint;
 use super::own::{self, Ask};
 use super::{offer, passing, reply};
@@ -40,13 +42,15 @@ pub(super) struct Gateway(Arc<Inner>);
 struct Inner {
     app: App,
     endpoint: Endpoint,
+    /// How long a first gated call waits for a quick decision.
+    hold: Duration,
     /// The tools as they were last listed: rmcp checks `Mcp-Param-*` headers against them.
     advertised: RwLock<HashMap<String, Tool>>,
 }
 
 impl Gateway {
-    pub(super) fn new(app: App, endpoint: Endpoint) -> Self {
-        Self(Arc::new(Inner { app, endpoint, advertised: RwLock::default() }))
+    pub(super) fn new(app: App, endpoint: Endpoint, hold: Duration) -> Self {
+        Self(Arc::new(Inner { app, endpoint, hold, advertised: RwLock::default() }))
     }
 
     async fn listed(&self, caller: &Caller) -> Vec<Tool> {
@@ -75,11 +79,10 @@ impl Gateway {
         let caller = caller(context)?;
         if let Some(ask) = own::ask(&request.name, request.arguments.as_ref()) {
             let answer = match ask {
-                Ask::Approval { action_id, wait } => tokio::select! {
-                    answer = app.approval(caller, &action_id, wait) => answer,
-                    // The client is gone: nobody reads this.
-                    () = context.ct.cancelled() => Answer::plain(Code::Unavailable),
-                },
+                Ask::Approval { action_id, wait } => {
+                    let now = app.approval(caller, &action_id, Duration::ZERO).await;
+                    hold(app, caller, now, wait, context).await
+                }
                 Ask::Cancel { action_id } => app.cancel(caller, &action_id).await,
                 Ask::Unreadable => Answer::plain(Code::InvalidArguments)
                     .detail("action_id must be a string, wait_seconds a number from 0 to 50."),
@@ -101,9 +104,15 @@ impl Gateway {
             passing,
         };
         let work = app.call(caller, call);
-        let said: Reply = match reports {
+        let said = match reports {
             Some(reports) => reports.during(work).await,
             None => work.await,
+        };
+        let said = match said {
+            Reply::Answer(answer) if answer.code == Code::ApprovalPending => {
+                hold(app, caller, *answer, self.0.hold, context).await.into()
+            }
+            said => said,
         };
         reply::call(said, &request.name)
     }

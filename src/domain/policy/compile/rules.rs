@@ -171,6 +171,15 @@ impl Compiler<'_> {
         if !REDEEM_WITHIN.contains(&definition.redeem_within) {
             self.fault(file, &key("redeem_within"), "must be from 1s to 1h");
         }
+        for (name, pointers) in
+            [("ignore", &definition.cosmetic.ignore), ("unordered", &definition.cosmetic.unordered)]
+        {
+            for pointer in pointers.iter().filter(|pointer| !is_pointer(pointer)) {
+                let message =
+                    format!("'{pointer}' is not a JSON Pointer into the arguments: write \"/note\"");
+                self.fault(file, &key(&format!("cosmetic.{name}")), message);
+            }
+        }
         let (templates, faults) = PreviewTemplates::compile(&definition.preview);
         for (template, message) in &faults {
             self.fault(file, &key(&format!("preview.{template}")), message);
@@ -185,6 +194,7 @@ impl Compiler<'_> {
             expires: definition.expires,
             redeem_within: definition.redeem_within,
             templates: Arc::new(templates),
+            cosmetic: definition.cosmetic.clone(),
         })
     }
 
@@ -270,6 +280,10 @@ impl Compiler<'_> {
                 "is empty, and nobody could be asked: write post_to = [\"slack:installation/C…\"]",
             );
         }
+        self.known_places(file, key, written)
+    }
+
+    pub(super) fn known_places(&mut self, file: usize, key: &str, written: &[String]) -> Vec<Place> {
         let mut places = Vec::new();
         for text in written {
             match Place::parse(text) {
@@ -308,6 +322,11 @@ impl Compiler<'_> {
         }
         account
     }
+}
+
+/// A JSON Pointer (RFC 6901) to something inside.
+fn is_pointer(text: &str) -> bool {
+    text.starts_with('/') && !text.replace("~0", "").replace("~1", "").contains('~')
 }
 
 fn glob(pattern: &str) -> Result<Glob, globset::Error> {

@@ -7,8 +7,8 @@ use serde_json::{Map, json};
 use super::*;
 use crate::domain::ids::{AgentName, ToolName};
 use crate::domain::policy::{
-    ApprovalDefinition, CallFacts, Decision, EffectDefinition, Offer, PersonDefinition, PreviewDefinition,
-    RuleDefinition,
+    ApprovalDefinition, CallFacts, Decision, EffectDefinition, LimitsDefinition, Offer, PersonDefinition,
+    PreviewDefinition, RuleDefinition,
 };
 
 fn known() -> Known {
@@ -28,6 +28,7 @@ fn asking(name: &str, tools: &str, group: &str) -> RuleDefinition {
             expires: Duration::from_mins(10),
             redeem_within: Duration::from_mins(10),
             preview: PreviewDefinition::default(),
+            cosmetic: Cosmetic::default(),
         })),
     }
 }
@@ -50,6 +51,7 @@ fn definition(rules: Vec<RuleDefinition>) -> Definition {
         ]
         .into(),
         rules,
+        limits: LimitsDefinition::default(),
     }
 }
 
