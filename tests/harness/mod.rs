@@ -210,6 +210,12 @@ impl World {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
 
+    /// One more upstream of `acme`; a replica started afterwards has it.
+    pub fn add_upstream(&self, name: &str, url: &str) {
+        let upstream = format!("[tenants.acme.upstreams.{name}]\nurl = \"{url}\"\n");
+        self.write("undersign.toml", &(self.read("undersign.toml") + &upstream));
+    }
+
     pub fn read(&self, path: &str) -> String {
         std::fs::read_to_string(self.dir.path().join(path)).unwrap()
     }
