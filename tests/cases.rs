@@ -103,6 +103,15 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("R06", "limits", "r06_three_denials_pause_the_agent_and_somebody_is_told"),
     ("R07", "limits", "r07_a_flood_goes_to_a_channel_one_card_a_second_with_turns_among_agents"),
     ("G09", "reload", "g09_a_bad_file_leaves_the_old_policy_in_force_and_shows_on_readyz"),
+    ("A03", "authority", "a03_a_removed_approver_is_refused_within_a_minute_though_the_cache_was_warm"),
+    ("A03", "authority", "a03_a_platform_that_cannot_be_asked_closes_the_door"),
+    ("A05", "authority", "a05_a_disabled_or_emptied_user_group_is_nobody_and_not_everyone"),
+    ("A09", "races", "a09_a_thousand_approve_and_deny_races_end_in_one_state_each"),
+    ("A11", "authority", "a11_one_approve_and_one_deny_on_a_count_of_two_is_denied"),
+    ("P08", "preview", "p08_approve_and_deny_are_equals_and_the_effect_is_named_above_them"),
+    ("P09", "preview", "p09_making_a_preview_calls_nothing_upstream"),
+    ("O08", "storage", "o08_whatever_is_asked_with_another_tenants_ids_is_nothing"),
+    ("L01", "leaks", "l01_no_secret_and_no_argument_is_in_logs_errors_or_answers"),
     ("tool_changed", "execution", "a_tool_that_changed_after_the_approval_is_not_called"),
 ];
 

@@ -239,6 +239,11 @@ impl World {
         ]
     }
 
+    /// Where the world's database is.
+    pub fn database_url(&self) -> String {
+        self.database_url.clone()
+    }
+
     /// The configuration from the files as they are now.
     pub fn load(&self) -> Result<undersign::config::Config, undersign::config::LoadError> {
         let environment = self.environment();
