@@ -16,10 +16,8 @@ async fn operators_list_and_show_actions_as_text_and_as_json() {
     let (action, token) = world.approved().await;
     let executed = world.agent(BOT_KEY).call_with_token("refund_order", refund(), &token).await;
     assert_eq!(executed.code(), "upstream");
-    let other = world
-        .agent(BOT_KEY)
-        .call("refund_order", serde_json::json!({"order_id": "B-2", "amount_cents": 7_000}));
-    let pending = other.await.action_id();
+    let arguments = serde_json::json!({"order_id": "B-2", "amount_cents": 7_000});
+    let pending = world.agent(BOT_KEY).call("refund_order", arguments).await.action_id();
     let all = json(&world.run(&["actions", "list", "--json", "--config"]));
     let ids: Vec<_> =
         all.as_array().unwrap().iter().map(|line| line["action_id"].as_str().unwrap()).collect();
