@@ -255,7 +255,7 @@ fn too_late(state: StateName) -> String {
         }
         StateName::Denied => "it was denied",
         StateName::Expired => "its time ran out",
-        StateName::Cancelled => "the agent withdrew it",
+        StateName::Cancelled => "it was withdrawn",
         StateName::Invalidated => "it is no longer valid",
         StateName::Undeliverable => "it could not be shown everywhere",
         StateName::Returned => "it was sent back",

@@ -37,7 +37,7 @@ use crate::domain::source::{Clock, Entropy};
 use crate::domain::token::TokenKeys;
 use crate::storage::Db;
 
-use ports::{Directory, Messenger, Upstream};
+use ports::{Directory, Messenger, Passing, Upstream};
 
 pub use decide::NotStored;
 
@@ -65,6 +65,8 @@ pub struct ToolCall {
     pub token: Option<Value>,
     /// `_meta["dev.undersign/run"]`, when it is a string.
     pub run: Option<String>,
+    /// What goes along if policy allows the call.
+    pub passing: Passing,
 }
 
 /// What a `tools/call` comes to.
@@ -72,6 +74,8 @@ pub struct ToolCall {
 pub enum Reply {
     /// The upstream's own `tools/call` result.
     Upstream(Value),
+    /// What the upstream asks the agent for before it answers.
+    InputRequired(Value),
     /// The upstream's own JSON-RPC error.
     UpstreamError {
         /// Its code.
@@ -85,6 +89,8 @@ pub enum Reply {
     Answer(Box<Answer>),
     /// No upstream of the tenant's has such a tool: JSON-RPC -32602.
     UnknownTool,
+    /// The call carries a `requestState` that is not ours, and is not one that policy allows: JSON-RPC -32602.
+    StateRejected,
 }
 
 impl From<Answer> for Reply {

@@ -210,6 +210,12 @@ impl World {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
 
+    /// One more upstream of `acme`; a replica started afterwards has it.
+    pub fn add_upstream(&self, name: &str, url: &str) {
+        let upstream = format!("[tenants.acme.upstreams.{name}]\nurl = \"{url}\"\n");
+        self.write("undersign.toml", &(self.read("undersign.toml") + &upstream));
+    }
+
     pub fn read(&self, path: &str) -> String {
         std::fs::read_to_string(self.dir.path().join(path)).unwrap()
     }
@@ -231,6 +237,11 @@ impl World {
             ("SLACK_BOT_TOKEN", BOT_TOKEN.to_owned()),
             ("SHOP_TOKEN", "Bearer upstream-credential-0123456789".to_owned()),
         ]
+    }
+
+    /// Where the world's database is.
+    pub fn database_url(&self) -> String {
+        self.database_url.clone()
     }
 
     /// The configuration from the files as they are now.
