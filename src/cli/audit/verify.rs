@@ -14,6 +14,9 @@ use crate::domain::ijson::{MAX_RECORD, scan_record};
 use crate::domain::receipt::{self, RECEIPT};
 use crate::domain::verify::{Checker, Report};
 
+/// What is read of one line or receipt, in bytes.
+const LIMIT: u64 = MAX_RECORD as u64;
+
 /// Arguments of `audit verify`.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -122,9 +125,8 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
 /// The next line, no longer than a record may be. `None` at the end.
 fn next_line(reader: &mut dyn BufRead, path: &Path) -> Result<Option<Vec<u8>>, Failure> {
     let mut line = Vec::new();
-    let limit = u64::try_from(MAX_RECORD).unwrap_or(u64::MAX);
     let read =
-        reader.take(limit + 2).read_until(b'\n', &mut line).map_err(|error| unreadable(path, &error))?;
+        reader.take(LIMIT + 2).read_until(b'\n', &mut line).map_err(|error| unreadable(path, &error))?;
     if line.last() == Some(&b'\n') {
         line.pop();
     }
@@ -140,36 +142,24 @@ fn object(text: &[u8]) -> Option<Map<String, Value>> {
 /// An export, line by line, or a receipt.
 fn file(path: &Path, mut checker: Checker, trusted: &[PublicKey]) -> Result<Report, Failure> {
     let mut reader = reader(path)?;
-    let mut number = 0;
+    let Some(mut first) = next_line(&mut *reader, path)? else {
+        return Err(Failure::no(format!("{} is empty", path.display())));
+    };
+    if first.trim_ascii() == b"{" {
+        // One object over many lines: a receipt that somebody has made readable.
+        reader.by_ref().take(LIMIT).read_to_end(&mut first).map_err(|error| unreadable(path, &error))?;
+    }
+    let found = object(&first);
+    if let Some(receipt) = found.as_ref().filter(|object| is_receipt(object)) {
+        return Ok(receipt::verify(receipt, trusted));
+    }
+    take(&mut checker, 1, found.as_ref());
+    let mut number = 1;
     while let Some(line) = next_line(&mut *reader, path)? {
         number += 1;
-        let mut found = object(&line);
-        if number == 1 && found.is_none() {
-            // A receipt that somebody has made readable spans many lines.
-            let mut whole = line;
-            whole.push(b'\n');
-            let limit = u64::try_from(MAX_RECORD).unwrap_or(u64::MAX);
-            (&mut *reader).take(limit).read_to_end(&mut whole).map_err(|error| unreadable(path, &error))?;
-            found = object(&whole).filter(is_receipt);
-            if found.is_none() {
-                let lines = whole.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-                for (at, line) in lines.enumerate() {
-                    take(&mut checker, at + 1, object(line).as_ref());
-                }
-                number = 0;
-                continue;
-            }
-        }
-        if let Some(receipt) = found.as_ref().filter(|_| number == 1).filter(|object| is_receipt(object)) {
-            return Ok(receipt::verify(receipt, trusted));
-        }
-        take(&mut checker, number, found.as_ref());
+        take(&mut checker, number, object(&line).as_ref());
     }
-    let report = checker.finish();
-    if report.tenants.is_empty() && report.faults.is_empty() {
-        return Err(Failure::no(format!("{} holds no audit rows", path.display())));
-    }
-    Ok(report)
+    Ok(checker.finish())
 }
 
 fn is_receipt(object: &Map<String, Value>) -> bool {
