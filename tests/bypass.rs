@@ -4,7 +4,8 @@
 
 mod harness;
 
-use harness::{BOT_KEY, OTHER_KEY, World, at_once, refund};
+use harness::wire::Wire;
+use harness::{BOT_KEY, GLOBEX_KEY, OTHER_KEY, World, at_once, refund};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
@@ -92,14 +93,49 @@ async fn g02_only_plain_json_is_read_and_it_is_gated_whatever_its_spelling() {
 #[tokio::test]
 async fn g03_another_spelling_is_another_name() {
     let world = World::start().await;
-    for name in ["Method", "METHOD", "method\u{200b}"] {
-        let body = gated_call().replace("\"method\"", &format!("\"{name}\""));
-        let sent = send(&world, "POST", "/mcp/shop", usual_headers(), body).await;
+    for (right, name) in [
+        ("method", "Method"),
+        ("method", "METHOD"),
+        ("method", "method\u{200b}"),
+        ("params", "param\u{17f}"),
+        ("params", "Params"),
+        ("jsonrpc", "JSONRPC"),
+    ] {
+        let body = gated_call().replace(&format!("\"{right}\""), &format!("\"{name}\""));
+        let sent = send(&world, "POST", "/mcp/shop", usual_headers(), body.clone()).await;
+        assert_eq!((sent.status, sent.error()), (400, &json!(-32600)), "{name}");
+        // Beside the right spelling, it is no second reading either.
+        let both = body.replacen('{', &format!("{{\"{right}\":\"tools/list\","), 1);
+        let sent = send(&world, "POST", "/mcp/shop", usual_headers(), both).await;
         assert_eq!((sent.status, sent.error()), (400, &json!(-32600)), "{name}");
     }
-    for tool in
-        [" refund_order", "Refund_order", "refund_order\u{200b}", "refund_order.", "refund_ord\u{0435}r"]
-    {
+    for (right, name) in [("name", "Name"), ("arguments", "Arguments"), ("name", "na\u{200b}me")] {
+        let body = gated_call().replace(&format!("\"{right}\""), &format!("\"{name}\""));
+        let sent = send(&world, "POST", "/mcp/shop", usual_headers(), body).await;
+        assert_ne!(sent.code(), "upstream");
+        assert!(
+            sent.status == 400 || sent.error().is_i64() || sent.code() == "invalid_arguments",
+            "{name}: {}",
+            sent.body
+        );
+    }
+    for tool in [
+        " refund_order",
+        "refund_order ",
+        "Refund_order",
+        "refund_order\u{200b}",
+        "refund_order.",
+        "refund_order\0",
+        "refund_ord\u{0435}r",
+        "refund_orde\u{301}r",
+        "refund\u{ff3f}order",
+        " delete_customer",
+        "Delete_customer",
+        "delete_customer\u{200b}",
+        "delete_customer.",
+        "shop/refund_order",
+        "shop__refund_order",
+    ] {
         let answer = world.agent(BOT_KEY).legacy().call(tool, refund()).await;
         let refused = answer.0["error"]["code"] == -32602 || answer.code() == "not_allowed";
         assert!(refused, "{tool}: {}", answer.0);
@@ -142,6 +178,35 @@ async fn g05_there_is_no_other_way_in() {
         let sent = send(&world, "POST", path, usual_headers(), gated_call()).await;
         assert_eq!(sent.status, 404, "{path}");
     }
+    // Paths that a client library would tidy up, and some that a proxy would.
+    let address = world.replicas[0].agents();
+    for path in [
+        "/mcp/.",
+        "/./mcp",
+        "/mcp/../mcp",
+        "/mcp/shop/..",
+        "/%6dcp",
+        "/mcp%2fshop",
+        "/mcp/sh%6fp%00",
+        "/mcp;x",
+        "/mcp/shop;x",
+        "/mcp\\shop",
+        "/mcp/shop%20",
+        "/mcp/SHOP",
+        "/mcp//shop",
+        "/mcp/%2e%2e/mcp",
+    ] {
+        let mut wire = Wire::connect(address).await;
+        let body = gated_call();
+        let length = body.len();
+        wire.send(format!(
+            "POST {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {BOT_KEY}\r\n\
+             Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+             MCP-Protocol-Version: 2025-11-25\r\nContent-Length: {length}\r\n\r\n{body}"
+        ))
+        .await;
+        assert!(matches!(wire.answer().await.unwrap().status, 400 | 404), "{path}");
+    }
     // What is on another listener is not here.
     for path in ["/healthz", "/readyz", "/callbacks/slack/main"] {
         for method in ["GET", "POST"] {
@@ -154,14 +219,17 @@ async fn g05_there_is_no_other_way_in() {
     }
     for method in ["GET", "DELETE", "PUT", "PATCH", "OPTIONS"] {
         for path in ["/mcp", "/mcp/shop"] {
-            let mut headers = usual_headers();
-            headers.insert("x-http-method-override", HeaderValue::from_static("POST"));
-            let sent = send(&world, method, path, headers, gated_call()).await;
-            assert_eq!(
-                (sent.status, sent.headers["allow"].to_str().unwrap()),
-                (405, "POST"),
-                "{method} {path}"
-            );
+            for name in ["x-http-method-override", "x-http-method", "x-method-override"] {
+                let mut headers = usual_headers();
+                headers.insert(name, HeaderValue::from_static("POST"));
+                let path = format!("{path}?_method=POST");
+                let sent = send(&world, method, &path, headers, gated_call()).await;
+                assert_eq!(
+                    (sent.status, sent.headers["allow"].to_str().unwrap()),
+                    (405, "POST"),
+                    "{method} {path}"
+                );
+            }
         }
     }
     assert!(world.shop.ledger().is_empty());
@@ -208,13 +276,54 @@ async fn g10_another_host_or_origin_is_403() {
         assert_eq!(sent.status, 403, "{origin}");
         assert!(sent.headers.keys().all(|name| !name.as_str().starts_with("access-control-")));
     }
-    let mut twice = with("origin", "http://evil.example");
-    twice.append("origin", HeaderValue::from_static("http://127.0.0.1"));
-    assert_eq!(post(&world, twice).await.status, 403);
+    for (one, two) in [("http://evil.example", "http://127.0.0.1"), ("http://127.0.0.1", "http://127.0.0.1")]
+    {
+        let mut twice = with("origin", one);
+        twice.append("origin", HeaderValue::from_str(two).unwrap());
+        assert_eq!(post(&world, twice).await.status, 403);
+    }
+    // The question of a browser that comes before: no header of the answer allows anything.
+    let mut preflight = with("origin", "http://evil.example");
+    preflight.insert("access-control-request-method", HeaderValue::from_static("POST"));
+    preflight.remove("authorization");
+    let sent = send(&world, "OPTIONS", "/mcp", preflight, String::new()).await;
+    assert_eq!(sent.status, 403);
+    assert!(sent.headers.keys().all(|name| !name.as_str().starts_with("access-control-")));
     for host in ["evil.example", "evil.example:80", "127.0.0.1.evil.example"] {
         assert_eq!(post(&world, with("host", host)).await.status, 403, "{host}");
     }
+    // Before anything else: neither a key nor a body is needed to be told so, and the body is not waited for.
+    let address = world.replicas[0].agents();
+    for head in [
+        "POST /mcp HTTP/1.1\r\nHost: evil.example\r\n".to_owned(),
+        format!("POST /mcp HTTP/1.1\r\nHost: {address}\r\nHost: evil.example\r\n"),
+        format!("POST http://evil.example/mcp HTTP/1.1\r\nHost: {address}\r\n"),
+        "POST /mcp HTTP/1.0\r\n".to_owned(),
+        format!("POST /mcp HTTP/1.1\r\nHost: {address}\r\nOrigin: null\r\n"),
+    ] {
+        let mut wire = Wire::connect(address).await;
+        wire.send(format!("{head}Content-Length: 1000000\r\n\r\n")).await;
+        assert_eq!(wire.answer().await.unwrap().status, 403, "{head}");
+    }
     assert!(world.shop.ledger().is_empty());
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn g10_a_listed_origin_may_ask_and_is_still_told_nothing_of_cors() {
+    let mut world = World::prepare(harness::RULES).await;
+    let listed =
+        "allowed_origins = [\"https://app.example\"]\nallowed_hosts = [\"gate.example\"]\n[database]";
+    world.write("undersign.toml", &world.config().replace("[database]", listed));
+    world.add_replica().await;
+    let mut allowed = with("origin", "https://app.example");
+    allowed.insert("host", HeaderValue::from_static("gate.example"));
+    let sent = post(&world, allowed).await;
+    assert_eq!(sent.code(), "approval_pending");
+    assert!(sent.headers.keys().all(|name| !name.as_str().starts_with("access-control-")));
+    for origin in ["http://app.example", "https://app.example:444", "https://app.example.evil.example"] {
+        assert_eq!(post(&world, with("origin", origin)).await.status, 403, "{origin}");
+    }
     world.finish().await;
 }
 
@@ -256,17 +365,35 @@ async fn g12_only_a_known_key_is_let_in_and_it_goes_no_further() {
 #[tokio::test]
 async fn g13_answers_never_cross() {
     let world = World::start().await;
-    let agents = [world.agent(BOT_KEY), world.agent(OTHER_KEY).legacy()];
-    let crossed = at_once(100, move |index| {
-        let agent = agents[index % 2].clone();
+    let agents = [
+        world.agent(BOT_KEY),
+        world.agent(OTHER_KEY).legacy(),
+        world.agent(GLOBEX_KEY),
+        world.agent(BOT_KEY).legacy(),
+    ];
+    // A hundred clients with ten calls each, each call with a marker of its own: asked, gated, refused.
+    let crossed = at_once(100, move |client| {
+        let agent = agents[client % 4].clone();
         async move {
-            let marker = format!("no-such-order-{index}");
-            let answer = agent.call("get_order", json!({ "order_id": marker })).await;
-            !answer.0.to_string().contains(&marker)
+            for round in 0..10 {
+                let marker = format!("order-{client}-{round}.");
+                let answer = match round % 3 {
+                    0 => agent.call("get_order", json!({ "order_id": marker })).await,
+                    1 => agent.call(&format!("no-tool-{marker}"), json!({})).await,
+                    _ => agent.approval(&marker, 0).await,
+                };
+                let text = answer.0.to_string();
+                let markers = text.matches("order-").count();
+                let own = text.matches(&marker).count();
+                if markers != own || (round % 3 == 0 && own == 0) {
+                    return Some(text);
+                }
+            }
+            None
         }
     })
     .await;
-    assert!(crossed.iter().all(|crossed| !crossed), "an answer without its own marker");
+    assert!(crossed.iter().all(Option::is_none), "an answer with another's marker: {crossed:?}");
     world.finish().await;
 }
 

@@ -67,13 +67,38 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("O05", "operators", "o05_a_threshold_has_one_place"),
     ("O06", "operators", "o06_times_are_within_limits_and_ten_minutes_where_nothing_is_said"),
     ("O09", "operators", "o09_the_program_has_no_switch_for_tests_and_check_prints_the_policy_in_force"),
+    ("G02", "bypass", "g02_only_plain_json_is_read_and_it_is_gated_whatever_its_spelling"),
+    ("G03", "bypass", "g03_another_spelling_is_another_name"),
+    ("G04", "bypass", "g04_a_header_that_names_another_tool_is_a_mismatch"),
+    ("G05", "bypass", "g05_there_is_no_other_way_in"),
+    ("G05", "outside", "every_route_is_on_its_own_listener_alone"),
+    ("G10", "bypass", "g10_another_host_or_origin_is_403"),
+    ("G10", "bypass", "g10_a_listed_origin_may_ask_and_is_still_told_nothing_of_cors"),
+    ("G13", "bypass", "g13_answers_never_cross"),
+    ("N01", "network", "n01_a_body_beyond_the_limit_is_413_however_it_is_declared"),
+    ("N02", "network", "n02_a_body_that_would_cost_much_is_refused_where_it_begins_to"),
+    ("N03", "network", "n03_slow_headers_are_cut"),
+    ("N03", "network", "n03_slow_bodies_are_cut"),
+    ("N03", "network", "n03_slow_readers_and_idle_connections_are_cut"),
+    ("N03", "network", "n03_connections_are_capped_and_come_back"),
+    ("N03", "network", "n03_calls_are_answered_beside_five_thousand_dead_connections"),
+    ("N04", "network", "n04_a_flood_without_signatures_reaches_no_table_and_stops_no_click"),
+    ("N05", "http2", "n05_streams_that_are_reset_at_once_end_the_connection"),
+    ("N05", "http2", "n05_a_connection_has_so_many_streams_at_once"),
+    ("N05", "http2", "n05_headers_without_an_end_or_that_unfold_are_refused"),
+    ("N05", "http2", "n05_http_1_has_bounded_headers_too"),
+    ("N06", "outside", "n06_nothing_that_an_upstream_names_is_fetched"),
+    ("L03", "layering", "secrets_are_compared_in_constant_time"),
+    ("L04", "outside", "l04_what_is_not_yours_is_not_there"),
+    ("L04", "outside", "l04_every_key_that_does_not_open_is_told_the_same"),
+    ("L06", "outside", "l06_health_tells_nothing_of_tenants_whatever_agents_ask_for"),
     ("tool_changed", "execution", "a_tool_that_changed_after_the_approval_is_not_called"),
 ];
 
 /// The cases that this version must prove.
 const REQUIRED: &str = "B01 B03 B05 B07 B08 B09 B10 B12 B13 B14 B15 B16 B17 B18 T01 T02 T03 T04 T05 T06 T07 T08 T14 \
     S01 S02 S03 S04 S05 S06 S07 S08 S09 S10 S13 S14 S16 A01 A02 A06 A08 A10 P01 P02 P03 P05 P06 R05 X01 X03 X04 X09 X10 \
-    N07 O01 O02 O03 O04 O05 O06 O09 tool_changed";
+    G02 G03 G04 G05 G10 G13 N01 N02 N03 N04 N05 N06 N07 O01 O02 O03 O04 O05 O06 O09 L03 L04 L06 tool_changed";
 
 #[test]
 fn every_required_case_has_a_test_and_every_row_is_true() {

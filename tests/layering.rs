@@ -202,6 +202,21 @@ fn every_layer_is_there() {
     assert_eq!(there, named);
 }
 
+/// Where a secret, or what only its owner can compute, meets what somebody sent: each compares in a time that does not
+/// depend on where the difference is. `benches/timing.rs` measures it.
+#[test]
+fn secrets_are_compared_in_constant_time() {
+    for (file, comparison) in
+        [("chat/slack/verify.rs", ".ct_eq(signature)"), ("domain/token.rs", ".verify_slice(&self.mac)")]
+    {
+        let text = fs::read_to_string(root().join("src").join(file)).unwrap();
+        assert!(without_tests(&text).contains(comparison), "{file} does not compare with {comparison}");
+    }
+    // A key is never compared itself: its hash is looked up among hashes.
+    let text = fs::read_to_string(root().join("src/http/auth.rs")).unwrap();
+    assert!(without_tests(&text).contains(".get(&sha256(key.as_bytes()))"));
+}
+
 #[test]
 fn no_file_is_too_long() {
     let long: Vec<String> = sources()

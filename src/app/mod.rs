@@ -146,7 +146,7 @@ pub struct Parts {
     pub entropy: Arc<dyn Entropy>,
     /// Work that outlives requests; shutdown waits for it.
     pub tasks: TaskTracker,
-    /// The service is stopping: nobody is kept waiting any more.
+    /// Cancelled when the service begins to stop: whoever waits answers with what is known.
     pub stop: CancellationToken,
 }
 

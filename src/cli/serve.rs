@@ -9,6 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use secrecy::ExposeSecret as _;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -23,14 +24,21 @@ use crate::domain::canonical::canonical;
 use crate::domain::digest::sha256;
 use crate::domain::ids::{Installation, Tenant};
 use crate::domain::place::Platform;
-use crate::http::{self, AgentKeys, Shared};
+use crate::http::server::{Serving, Stop};
+use crate::http::{self, AgentKeys, Bodies, Limits, Shared, Sites, TrustedProxies, Tuning};
 use crate::mcp::server::Services;
 use crate::mcp::upstream::{self, HttpUpstream};
 use crate::storage::{self, Db};
 use crate::workers::{self, Beats};
 
-/// How long a stopping service waits for what is under way.
+/// How long a stopping service waits for what is under way before it drops it.
 const DRAIN: Duration = Duration::from_secs(30);
+
+/// How long it goes on accepting after `/readyz` has turned, so that a load balancer can look elsewhere first.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// How long a request may take where none is held open on purpose.
+const WHOLE_REQUEST: Duration = Duration::from_secs(30);
 
 /// Arguments of `serve`.
 #[derive(Debug, clap::Args)]
@@ -40,34 +48,71 @@ pub struct Args {
     config: PathBuf,
 }
 
-/// Runs the service until it is told to stop.
+/// Runs the service until it is told to stop: the first SIGTERM or SIGINT lets what is under way finish, a second one
+/// drops it.
 pub(super) async fn run(args: Args) -> Outcome {
     let config = config::load(&args.config)?;
     for warning in &config.warnings {
         tracing::warn!(%warning, "configuration");
     }
+    let mut signals =
+        Signals::new().map_err(|error| Failure::no(format!("no signals can be had: {error}")))?;
+    allow_many_connections();
     let mut service = Service::start(config).await?;
     println!("agents     http://{}/mcp", service.agents());
     println!("callbacks  http://{}/callbacks/slack/…", service.callbacks());
     println!("admin      http://{}/readyz", service.admin());
     let ended = tokio::select! {
-        () = stop_signal() => None,
+        () = signals.next() => None,
         ended = service.ended() => Some(ended),
     };
-    service.stop().await;
+    let hard = service.stop.hard.clone();
+    tokio::spawn(async move {
+        signals.next().await;
+        hard.cancel();
+    });
+    if ended.is_none() {
+        service.announce_stop();
+        tokio::select! {
+            () = service.stop.hard.cancelled() => {}
+            () = tokio::time::sleep(GRACE) => {}
+        }
+    }
+    let drained = service.stop().await;
     match ended {
-        None => Ok(super::Done),
         Some(part) => Err(Failure::no(format!("{part}: the service can't go on"))),
+        None if !drained => Err(Failure::no("stopped before everything under way had ended")),
+        None => Ok(super::Done),
     }
 }
 
-/// SIGTERM or SIGINT.
-async fn stop_signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
+/// SIGTERM and SIGINT, which are kept for us from the moment this exists.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Raises the soft limit of open files to the hard one: many systems start a process with 1,024, which is fewer than the
+/// connections that the listeners take.
+fn allow_many_connections() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "the limit of open files could not be raised");
     }
 }
 
@@ -93,7 +138,8 @@ pub enum StartError {
 /// A running service: what `serve`, the demo and the tests start.
 pub struct Service {
     addresses: [SocketAddr; 3],
-    stop: CancellationToken,
+    leaving: CancellationToken,
+    stop: Stop,
     parts: JoinSet<&'static str>,
     tasks: TaskTracker,
     db: Db,
@@ -105,6 +151,14 @@ impl Service {
     /// # Errors
     /// The database can't be reached or has another schema, or an address can't be had.
     pub async fn start(config: Config) -> Result<Self, StartError> {
+        Self::start_with(config, Tuning::default()).await
+    }
+
+    /// The same with other limits.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn start_with(config: Config, tuning: Tuning) -> Result<Self, StartError> {
         let url = config.database.url.expose_secret();
         if config.database.migrate {
             Db::migrate(url).await?;
@@ -112,18 +166,21 @@ impl Service {
         let db = Db::connect(url, config.database.max_connections).await?;
         db.check_schema().await?;
         let server = &config.server;
-        let agents = listen("server.agents_listen", server.agents_listen).await?;
-        let callbacks = listen("server.callbacks_listen", server.callbacks_listen).await?;
-        let admin = listen("server.admin_listen", server.admin_listen).await?;
+        let agents = listen("server.agents_listen", server.agents_listen)?;
+        let callbacks = listen("server.callbacks_listen", server.callbacks_listen)?;
+        let admin = listen("server.admin_listen", server.admin_listen)?;
         let addresses = [address(&agents)?, address(&callbacks)?, address(&admin)?];
 
         let (apps, chats) = chats(&config.slack)?;
-        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let tasks = TaskTracker::new();
         let keys = AgentKeys::new(callers(&config.tenants));
         let hosts = hosts(&config, addresses[0]);
         let origins = server.allowed_origins.clone();
+        let sites = Sites::new(&hosts, &origins);
+        let proxies = Arc::new(TrustedProxies::new(server.trusted_proxies.clone()));
         let tenants = tenants(config.tenants)?;
         announce(&db, &tenants).await?;
+        let leaving = CancellationToken::new();
         let app = App::new(Parts {
             db: db.clone(),
             tenants,
@@ -132,7 +189,7 @@ impl Service {
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
             tasks: tasks.clone(),
-            stop: stop.clone(),
+            stop: leaving.clone(),
         });
         let shared = Arc::new(Shared {
             app: app.clone(),
@@ -140,28 +197,37 @@ impl Service {
             keys,
             slack: apps,
             clock: Arc::new(SystemClock),
+            sites,
+            limits: Limits::new(tuning.rates),
+            bodies: Bodies::default(),
         });
 
+        let stop = Stop::default();
         let mut parts = JoinSet::new();
-        for (name, listener, router) in [
-            ("the agents' listener ended", agents, http::agents(shared.clone())),
-            ("the callbacks' listener ended", callbacks, http::callbacks(shared.clone())),
-            ("the admin listener ended", admin, http::admin(shared)),
+        for (name, listener, router, request) in [
+            // A call is held while people decide, or for as long as its upstream may take.
+            ("the agents' listener ended", agents, http::agents(shared.clone()), None),
+            (
+                "the callbacks' listener ended",
+                callbacks,
+                http::callbacks(shared.clone()),
+                Some(WHOLE_REQUEST),
+            ),
+            ("the admin listener ended", admin, http::admin(shared), Some(WHOLE_REQUEST)),
         ] {
-            let stop = stop.clone();
+            let (stop, proxies) = (stop.clone(), proxies.clone());
+            let serving = Serving { timeouts: tuning.timeouts, caps: tuning.caps, request, proxies };
             parts.spawn(async move {
-                if let Err(error) = http::serve(listener, router, stop).await {
-                    tracing::error!(%error, name);
-                }
+                http::server::serve(listener, router, serving, stop).await;
                 name
             });
         }
-        let loops = stop.clone();
+        let loops = stop.soft.clone();
         parts.spawn(async move {
             workers::run(app, Beats::default(), loops).await.err().unwrap_or("the worker loops ended")
         });
         tracing::info!(agents = %addresses[0], callbacks = %addresses[1], admin = %addresses[2], "ready");
-        Ok(Self { addresses, stop, parts, tasks, db })
+        Ok(Self { addresses, leaving, stop, parts, tasks, db })
     }
 
     /// Where agents connect.
@@ -188,23 +254,39 @@ impl Service {
         }
     }
 
-    /// Stops accepting, waits for what is under way, closes the pool.
-    pub async fn stop(mut self) {
-        self.stop.cancel();
+    /// Says on `/readyz` that the service is about to stop, and has those answered who wait for a decision.
+    pub fn announce_stop(&self) {
+        self.leaving.cancel();
+    }
+
+    /// Stops accepting, waits for what is under way, drops what is left after [`DRAIN`], closes the pool. False if
+    /// something had to be dropped.
+    pub async fn stop(mut self) -> bool {
+        self.announce_stop();
+        self.stop.soft.cancel();
         self.tasks.close();
-        let drained = tokio::time::timeout(DRAIN, async {
-            while self.parts.join_next().await.is_some() {}
-            self.tasks.wait().await;
-        });
-        if drained.await.is_err() {
+        let drained = {
+            let drain = async {
+                while self.parts.join_next().await.is_some() {}
+                self.tasks.wait().await;
+            };
+            tokio::select! {
+                () = self.stop.hard.cancelled() => false,
+                drained = tokio::time::timeout(DRAIN, drain) => drained.is_ok(),
+            }
+        };
+        if !drained {
             tracing::error!("stopped before everything under way had ended");
+            self.stop.hard.cancel();
+            self.parts.shutdown().await;
         }
         self.db.close().await;
+        drained
     }
 }
 
-async fn listen(key: &str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).await.map_err(|error| StartError::Io {
+fn listen(key: &str, address: SocketAddr) -> Result<TcpListener, StartError> {
+    http::server::listen(address).map_err(|error| StartError::Io {
         what: format!("{key} = \"{address}\" can't be listened on"),
         error,
     })

@@ -10,6 +10,7 @@ use url::Url;
 use super::Environment;
 use super::reader::{Reader, Section};
 use super::secret::{self, Rules};
+use crate::domain::network::Network;
 
 /// How long a first gated call waits, where the file does not say.
 const HOLD: Duration = Duration::from_secs(25);
@@ -34,6 +35,8 @@ pub struct ServerConfig {
     pub allowed_origins: Vec<String>,
     /// How long a first gated call waits for a quick decision.
     pub hold: Duration,
+    /// Proxies in front, whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<Network>,
 }
 
 /// `[database]`.
@@ -78,6 +81,14 @@ pub(super) fn server(reader: &mut Reader, table: Option<Table>) -> Option<Server
     if hold > LONGEST_HOLD {
         section.fault("hold", "must be from 0s to 50s: many clients give a request up after a minute");
     }
+    let proxies: Vec<String> = section.optional("trusted_proxies").unwrap_or_default();
+    let trusted_proxies: Option<Vec<Network>> = proxies.iter().map(|text| text.parse().ok()).collect();
+    if trusted_proxies.is_none() {
+        section.fault(
+            "trusted_proxies",
+            "must list addresses or networks such as \"10.0.0.7\" or \"10.0.0.0/8\" (nothing set behind the prefix)",
+        );
+    }
     section.end();
     Some(ServerConfig {
         agents_listen: agents_listen?,
@@ -87,6 +98,7 @@ pub(super) fn server(reader: &mut Reader, table: Option<Table>) -> Option<Server
         allowed_hosts,
         allowed_origins,
         hold,
+        trusted_proxies: trusted_proxies?,
     })
 }
 

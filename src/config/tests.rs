@@ -204,6 +204,9 @@ fn server_and_database_are_checked() {
         (server, "allowed_origins = [\"*\"]"),
         (server, "allowed_origins = [\"app.example\"]"),
         (server, "allowed_origins = [\"https://app.example\"]"),
+        (server, "trusted_proxies = [\"10.0.0.0/8\", \"::1\"]"),
+        (server, "trusted_proxies = [\"10.1.2.3/8\"]"),
+        (server, "trusted_proxies = [\"proxy.example\"]"),
         ("http://127.0.0.1:8080", "ftp://gate.example"),
         ("http://127.0.0.1:8080", "https://user:word@gate.example"),
         (url, "url = \"postgres://undersign@localhost/undersign\""),
@@ -242,6 +245,12 @@ fn server_and_database_are_checked() {
       -> server.allowed_origins: must list origins such as "https://app.example", each of them whole
     allowed_origins = ["https://app.example"]
       -> accepted
+    trusted_proxies = ["10.0.0.0/8", "::1"]
+      -> accepted
+    trusted_proxies = ["10.1.2.3/8"]
+      -> server.trusted_proxies: must list addresses or networks such as "10.0.0.7" or "10.0.0.0/8" (nothing set behind the prefix)
+    trusted_proxies = ["proxy.example"]
+      -> server.trusted_proxies: must list addresses or networks such as "10.0.0.7" or "10.0.0.0/8" (nothing set behind the prefix)
     ftp://gate.example
       -> server.public_url: must be an http or https address, such as "https://undersign.example"
     https://user:word@gate.example

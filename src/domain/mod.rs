@@ -25,6 +25,7 @@ pub mod duration;
 pub mod ids;
 pub mod ijson;
 pub mod intent;
+pub mod network;
 pub mod place;
 pub mod policy;
 pub mod press;

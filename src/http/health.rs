@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Shared;
 
@@ -17,9 +17,16 @@ pub(super) async fn alive() -> &'static str {
 
 /// Whether requests can be served, and if not, what is wrong, by name.
 pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> Response {
+    if shared.app.stop.is_cancelled() {
+        return told(StatusCode::SERVICE_UNAVAILABLE, &json!({ "status": "stopping" }));
+    }
     let (status, body) = match shared.app.ready().await {
         Ok(()) => (StatusCode::OK, json!({ "status": "ok" })),
         Err(fault) => (StatusCode::SERVICE_UNAVAILABLE, json!({ "status": "unavailable", "fault": fault })),
     };
+    told(status, &body)
+}
+
+fn told(status: StatusCode, body: &Value) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }

@@ -6,9 +6,10 @@ use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse as _, Response};
 use http::header::{ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 
-use super::{LoggedCaller, Shared, plain, read};
+use super::{LoggedCaller, Shared, client, guard, plain, too_many};
 use crate::app::Caller;
 use crate::domain::ids::UpstreamName;
 use crate::domain::ijson::MAX_BODY;
@@ -30,15 +31,24 @@ pub(super) async fn one(
 }
 
 async fn answer(shared: &Shared, endpoint: Endpoint, request: Request) -> Response {
-    let Some(caller) = shared.keys.caller(request.headers()).cloned() else {
+    let (parts, body) = request.into_parts();
+    if !shared.sites.admit(&parts) {
+        return guard::forbidden();
+    }
+    let Some(caller) = shared.keys.caller(&parts.headers).cloned() else {
+        if let Err(wait) = shared.limits.unproven(client(&parts)) {
+            return too_many(wait);
+        }
         let mut response =
             plain(StatusCode::UNAUTHORIZED, "an agent key is needed: Authorization: Bearer <key>");
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return response;
     };
     let logged = LoggedCaller { tenant: caller.tenant.to_string(), agent: caller.agent.to_string() };
-    let mut response = if request.method() == Method::POST {
-        post(shared, endpoint, caller, request).await
+    let mut response = if let Err(wait) = shared.limits.of(&caller) {
+        too_many(wait)
+    } else if parts.method == Method::POST {
+        post(shared, endpoint, caller, parts, body).await
     } else {
         let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "only POST is served here");
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
@@ -48,15 +58,14 @@ async fn answer(shared: &Shared, endpoint: Endpoint, request: Request) -> Respon
     response
 }
 
-async fn post(shared: &Shared, endpoint: Endpoint, caller: Caller, request: Request) -> Response {
+async fn post(shared: &Shared, endpoint: Endpoint, caller: Caller, parts: Parts, body: Body) -> Response {
     if !shared.services.has(&caller.tenant, &endpoint) {
         return plain(StatusCode::NOT_FOUND, "there is no such upstream");
     }
-    let (parts, body) = request.into_parts();
     if let Err(refusal) = strict::check_headers(&parts.headers) {
         return refused(&refusal);
     }
-    let body = match read(body, MAX_BODY).await {
+    let body = match shared.bodies.read(&parts, body, MAX_BODY).await {
         Ok(body) => body,
         Err(response) => return response,
     };

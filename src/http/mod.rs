@@ -1,38 +1,46 @@
 //! HTTP: the three listeners, their routes, and what is checked before a request means anything.
 //!
-//! Keeps true: agents, chat platforms and operators never share a listener; a body is read no further than its limit; a
-//! 5xx body is constant. Not for the meaning of requests: `mcp` and `chat` have that.
+//! Keeps true: agents, chat platforms and operators never share a listener; a body is read no further than its limit and
+//! no longer than its time; whoever proves nothing costs no query; a 5xx body is constant. Not for the meaning of
+//! requests: `mcp` and `chat` have that.
 
 mod auth;
+mod body;
+mod client;
+mod guard;
 mod health;
 mod mcp;
+mod rate;
+pub mod server;
 mod slack;
 
 use std::collections::BTreeMap;
-use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get, post};
-use axum::serve::ListenerExt as _;
-use bytes::Bytes;
-use http::StatusCode;
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use tokio::net::TcpListener;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::request::Parts;
+use http::{HeaderValue, StatusCode};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::chat::slack::SlackApp;
 use crate::domain::source::Clock;
 use crate::mcp::server::Services;
 
+use server::{Arrival, Caps, Timeouts};
+
 pub use auth::AgentKeys;
+pub use body::Bodies;
+pub use client::TrustedProxies;
+pub use guard::Sites;
+pub use rate::{Limits, Rate, Rates};
 
 /// What the handlers share.
 pub struct Shared {
@@ -46,6 +54,23 @@ pub struct Shared {
     pub slack: BTreeMap<String, SlackApp>,
     /// The process's clock.
     pub clock: Arc<dyn Clock>,
+    /// The hosts and origins of the agents' listener.
+    pub sites: Sites,
+    /// How much anyone may send.
+    pub limits: Limits,
+    /// Memory for bodies, shared by the listeners.
+    pub bodies: Bodies,
+}
+
+/// What can be set otherwise than it is served with: for tests, which can't wait for minutes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tuning {
+    /// Time limits of connections.
+    pub timeouts: Timeouts,
+    /// Connections of each listener.
+    pub caps: Caps,
+    /// Requests.
+    pub rates: Rates,
 }
 
 /// A listener.
@@ -76,29 +101,19 @@ pub fn agents(shared: Arc<Shared>) -> Router {
 
 /// The chat platforms' routes.
 pub fn callbacks(shared: Arc<Shared>) -> Router {
-    finish(Router::new().route("/callbacks/slack/{app}", post(slack::callback)), shared)
+    let router = Router::new().route("/callbacks/slack/{app}", post(slack::callback));
+    finish(router.layer(middleware::from_fn(guard::no_pages)), shared)
 }
 
 /// The operators' routes.
 pub fn admin(shared: Arc<Shared>) -> Router {
-    finish(Router::new().route("/healthz", get(health::alive)).route("/readyz", get(health::ready)), shared)
+    let router = Router::new().route("/healthz", get(health::alive)).route("/readyz", get(health::ready));
+    let local = middleware::from_fn(guard::this_machine);
+    finish(router.layer(local).layer(middleware::from_fn(guard::no_pages)), shared)
 }
 
 fn finish(router: Router<Arc<Shared>>, shared: Arc<Shared>) -> Router {
-    router.layer(middleware::from_fn(log)).with_state(shared)
-}
-
-/// Serves until `stop`, then finishes what is under way.
-///
-/// # Errors
-/// The listener failed.
-pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) -> io::Result<()> {
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY could not be set");
-        }
-    });
-    axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
+    router.layer(middleware::from_fn(guard::harden)).layer(middleware::from_fn(log)).with_state(shared)
 }
 
 /// Who asked: put into the response by the handlers that know, for the log line alone.
@@ -127,21 +142,19 @@ async fn log(request: Request, next: Next) -> Response {
     response
 }
 
-/// How long a body may take to arrive.
-const BODY_TIME: Duration = Duration::from_secs(10);
+/// Who is counted for a request.
+fn client(parts: &Parts) -> IpAddr {
+    let arrival = parts.extensions.get::<Arrival>();
+    arrival.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |arrival| arrival.client)
+}
 
-/// Reads a body up to a limit and not a byte further, nor for longer than [`BODY_TIME`].
-async fn read(body: Body, limit: usize) -> Result<Bytes, Response> {
-    match tokio::time::timeout(BODY_TIME, Limited::new(body, limit).collect()).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            Err(plain(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"))
-        }
-        Ok(Err(_)) => Err(plain(StatusCode::BAD_REQUEST, "the body broke off")),
-        Err(_) => Err(plain(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
-    }
+/// Answers a request beyond a rate: constant but for the seconds to wait.
+fn too_many(wait: Duration) -> Response {
+    let mut response = plain(StatusCode::TOO_MANY_REQUESTS, "too many requests");
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));
+    response
 }
 
 fn plain(status: StatusCode, text: &'static str) -> Response {
-    (status, text).into_response()
+    (status, [(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
 }

@@ -6,8 +6,8 @@ use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 
-use super::{Shared, plain, read};
-use crate::chat::slack::{Reading, receive};
+use super::{Shared, client, plain, too_many};
+use crate::chat::slack::{Reading, Rejection, receive};
 use crate::chat::{self};
 
 /// The largest callback body, in bytes (DESIGN.md section 12).
@@ -22,7 +22,7 @@ pub(super) async fn callback(
         return plain(StatusCode::NOT_FOUND, "there is no such Slack app");
     };
     let (parts, body) = request.into_parts();
-    let body = match read(body, MAX_CALLBACK).await {
+    let body = match shared.bodies.read(&parts, body, MAX_CALLBACK).await {
         Ok(body) => body,
         Err(response) => return response,
     };
@@ -30,6 +30,12 @@ pub(super) async fn callback(
         Ok(Reading::Press(press)) => press,
         Ok(Reading::Ignore) => return StatusCode::OK.into_response(),
         Err(rejection) => {
+            // Whoever has no signature is counted, and only they: a flood of theirs holds up nobody's click.
+            if rejection == Rejection::Unauthenticated
+                && let Err(wait) = shared.limits.unproven(client(&parts))
+            {
+                return too_many(wait);
+            }
             tracing::warn!(status = rejection.status().as_u16(), "a Slack callback was rejected");
             return rejection.status().into_response();
         }

@@ -8,6 +8,8 @@
 
 mod agent;
 mod checker;
+pub mod process;
+pub mod wire;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -20,6 +22,7 @@ use sqlx::postgres::{PgPool, PgPoolOptions};
 use undersign::cli::serve::Service;
 use undersign::demo::shop::FakeShop;
 use undersign::demo::slack::{FakeSlack, Message, SlackChannel, SlackSetup, SlackUser, SlackUsergroup};
+use undersign::http::Tuning;
 
 pub use agent::{Agent, Answer};
 
@@ -139,6 +142,13 @@ impl World {
         world
     }
 
+    /// The usual world with other limits.
+    pub async fn with_tuning(tuning: Tuning) -> Self {
+        let mut world = Self::prepare(RULES).await;
+        world.add_replica_with(tuning).await;
+        world
+    }
+
     /// Everything but the program.
     pub async fn prepare(rules: &str) -> Self {
         // The first caller installs it; the same provider again is no fault.
@@ -161,7 +171,7 @@ impl World {
         self.write("policy/globex/team.toml", &format!("{rules}\n{limits}\n{PEOPLE}"));
     }
 
-    fn config(&self) -> String {
+    pub fn config(&self) -> String {
         let tenant = |tenant: &str, agents: &[(&str, &str, bool)]| {
             let mut text = format!("[tenants.{tenant}]\npolicy = \"policy/{tenant}\"\n");
             for (agent, key, owned) in agents {
@@ -205,7 +215,12 @@ impl World {
     }
 
     pub fn config_path(&self) -> PathBuf {
-        self.dir.path().join("undersign.toml")
+        self.path("undersign.toml")
+    }
+
+    /// A file of the world's directory.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
     }
 
     /// The environment that the configuration names.
@@ -220,13 +235,19 @@ impl World {
 
     /// One more replica on the same database, from the files as they are now.
     pub async fn add_replica(&mut self) {
+        self.add_replica_with(Tuning::default()).await;
+    }
+
+    /// The same with other limits.
+    pub async fn add_replica_with(&mut self, tuning: Tuning) {
         let environment = self.environment();
         let lookup = move |name: &str| {
             environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone())
         };
         let config = undersign::config::load_with(&self.config_path(), &lookup)
             .unwrap_or_else(|error| panic!("the configuration is refused: {error}"));
-        self.replicas.push(Service::start(config).await.unwrap_or_else(|error| panic!("{error}")));
+        let service = Service::start_with(config, tuning).await;
+        self.replicas.push(service.unwrap_or_else(|error| panic!("{error}")));
     }
 
     /// Stops every replica and starts one from the files as they are now.

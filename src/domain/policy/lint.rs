@@ -43,7 +43,10 @@ impl Policy {
                     );
                 }
                 Err(_) => {
-                    return tell(".when", "can never be evaluated: correct it, or remove the rule".to_owned());
+                    return tell(
+                        ".when",
+                        "can never be evaluated: correct it, or remove the rule".to_owned(),
+                    );
                 }
             }
         }

@@ -1,0 +1,78 @@
+//! Reading a request's body: up to its limit and not a byte further, in time, and within a budget of memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use http::request::Parts;
+use http::{HeaderMap, StatusCode};
+use http_body_util::BodyExt as _;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+
+use super::plain;
+use super::server::Arrival;
+
+/// What a body may have without a seat among the large ones, in bytes: the callback of a usual card fits.
+const SMALL: usize = 32 * 1024;
+
+/// Bodies beyond that being read at once: at a megabyte each, a quarter of what the process may use under attack.
+const LARGE_AT_ONCE: usize = 64;
+
+/// The time for a body that came by no listener of ours.
+const BODY_TIME: Duration = Duration::from_secs(10);
+
+/// The seats of the large bodies. Small ones are read beside any number of large ones that are slow in coming.
+pub struct Bodies(Semaphore);
+
+impl Default for Bodies {
+    fn default() -> Self {
+        Self(Semaphore::new(LARGE_AT_ONCE))
+    }
+}
+
+impl Bodies {
+    /// Reads a body of at most `limit` bytes; a declared length beyond that is refused before a byte is read.
+    pub(super) async fn read(&self, parts: &Parts, body: Body, limit: usize) -> Result<Bytes, Response> {
+        if declared(&parts.headers).is_some_and(|length| length > limit as u64) {
+            return Err(too_large());
+        }
+        let arrival = parts.extensions.get::<Arrival>();
+        let by = arrival.map_or_else(|| Instant::now() + BODY_TIME, |arrival| arrival.body_by);
+        let alone = Arc::new(Semaphore::new(1));
+        let small = arrival.map_or(&alone, |arrival| &arrival.small_bodies);
+        timeout_at(by, self.collect(small, body, limit))
+            .await
+            .unwrap_or_else(|_| Err(plain(StatusCode::REQUEST_TIMEOUT, "the body took too long")))
+    }
+
+    async fn collect(&self, small: &Semaphore, mut body: Body, limit: usize) -> Result<Bytes, Response> {
+        let broke_off = || plain(StatusCode::BAD_REQUEST, "the body broke off");
+        let _small = small.acquire().await.map_err(|_| broke_off())?;
+        let mut large = None;
+        let mut read = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            // Trailers mean nothing here.
+            let Ok(data) = frame.map_err(|_| broke_off())?.into_data() else { continue };
+            if read.len() + data.len() > limit {
+                return Err(too_large());
+            }
+            if read.len() + data.len() > SMALL && large.is_none() {
+                large = Some(self.0.acquire().await.map_err(|_| broke_off())?);
+            }
+            read.extend_from_slice(&data);
+        }
+        Ok(read.freeze())
+    }
+}
+
+/// The length that the request declares; hyper has refused a request that declares two.
+fn declared(headers: &HeaderMap) -> Option<u64> {
+    headers.get(http::header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+fn too_large() -> Response {
+    plain(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large")
+}
