@@ -232,3 +232,41 @@ async fn p06_what_an_upstream_claims_lowers_no_risk_and_is_not_said_in_our_name(
     claiming.finish().await;
     silent.finish().await;
 }
+
+#[tokio::test]
+async fn p08_approve_and_deny_are_equals_and_the_effect_is_named_above_them() {
+    let world = World::start().await;
+    let (_, card) = world.park().await;
+    let blocks = Value::Array(card.blocks.clone());
+    let mut bars = Vec::new();
+    typed(&blocks, "actions", &mut bars);
+    assert_eq!(bars.len(), 1, "both stand in one row");
+    let mut buttons = Vec::new();
+    typed(bars[0], "button", &mut buttons);
+    let labels: Vec<_> = buttons.iter().map(|button| button["text"]["text"].as_str().unwrap()).collect();
+    assert_eq!(labels, ["Approve", "Deny"]);
+    // Either is plain, or each has a colour of its own: none is the one that the eye falls on alone.
+    let styled: Vec<_> = buttons.iter().map(|button| button.get("style").is_some()).collect();
+    assert!(styled == [true, true] || styled == [false, false], "{styled:?}");
+    assert!(buttons.iter().all(|button| button.get("confirm").is_none()));
+    let mut texts = Vec::new();
+    strings(&blocks, &mut texts);
+    let at = |words: &str| texts.iter().position(|text| text.contains(words)).unwrap_or(usize::MAX);
+    assert!(at("Approval needed") < at("Refund order A-17"), "the heading first, then the effect");
+    assert!(at("Refund order A-17") < at("amount_cents"), "the effect before the arguments");
+    assert!(!labels.iter().any(|label| ["continue", "ok", "yes"].contains(&label.to_lowercase().as_str())));
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn p09_making_a_preview_calls_nothing_upstream() {
+    let world = World::start().await;
+    let (parked, card) = world.park().await;
+    world.press(harness::BEN, &card, "undersign_deny").await;
+    assert_eq!(world.agent(BOT_KEY).approval(&parked.action_id(), 30).await.code(), "denied");
+    assert!(world.shop.ledger().is_empty() && world.shop.effects().is_empty());
+    let asked: std::collections::BTreeSet<String> = world.shop.methods().into_iter().collect();
+    assert!(!asked.contains("tools/call"), "{asked:?}");
+    assert!(asked.contains("tools/list"), "{asked:?}");
+    world.finish().await;
+}

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::ports::Relayed;
+use super::ports::{Passing, Relayed};
 use super::redeem::too_many_wrong;
 use super::schema::SchemaFault;
 use super::{App, Caller, Reply, ToolCall, UpstreamEntry};
@@ -39,7 +39,7 @@ impl App {
         work.await.unwrap_or_else(|_| Answer::plain(Code::OutcomeUnknown).into())
     }
 
-    async fn submit(&self, caller: Caller, call: ToolCall) -> Reply {
+    async fn submit(&self, caller: Caller, mut call: ToolCall) -> Reply {
         let Some((tenant, upstream)) = self.upstream(&caller.tenant, &call.upstream) else {
             return Reply::UnknownTool;
         };
@@ -67,8 +67,11 @@ impl App {
                 {
                     arguments.insert(TOKEN_ARGUMENT.to_owned(), value);
                 }
-                self.relay(upstream, &permit, &call, arguments).await
+                let passing = std::mem::take(&mut call.passing);
+                self.relay(upstream, &permit, &call, arguments, passing).await
             }
+            // The agent may have begun where policy allowed it, or have made the state up.
+            _ if call.passing.request_state.is_some() => Reply::StateRejected,
             (_, Presented::Nonsense) => match self.0.wrong_tokens.closed(&caller) {
                 Some(left) => too_many_wrong(left).into(),
                 None => {
@@ -96,9 +99,11 @@ impl App {
         permit: &Allowed,
         call: &ToolCall,
         arguments: Map<String, Value>,
+        passing: Passing,
     ) -> Reply {
-        match upstream.port.relay(permit, &call.tool, arguments).await {
+        match upstream.port.relay(permit, &call.tool, arguments, passing).await {
             Relayed::Result(result) => Reply::Upstream(result),
+            Relayed::InputRequired(asked) => Reply::InputRequired(asked),
             Relayed::Error { code, message, data } => Reply::UpstreamError { code, message, data },
             Relayed::NotSent => Answer::plain(Code::Unavailable)
                 .detail("The upstream can't be reached; nothing was sent.")

@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 the answer is no, 2 usage or configuration.
 
+mod actions;
 mod agent_key;
 mod audit;
 mod check;
@@ -47,6 +48,8 @@ enum Command {
     Schema(schema::Args),
     /// Make an agent key: prints the key once, and the key_sha256 for the configuration
     AgentKey(agent_key::Args),
+    /// Read and withdraw actions
+    Actions(actions::Args),
     /// Read the audit trail
     Audit(audit::Args),
     /// Run a command with DATABASE_URL of a throw-away Postgres
@@ -114,6 +117,7 @@ pub fn run() -> ExitCode {
             Command::Explain(args) => explain::run(&args),
             Command::Schema(args) => schema::run(&args),
             Command::AgentKey(args) => agent_key::run(&args),
+            Command::Actions(args) => actions::run(args).await,
             Command::Audit(args) => audit::run(args).await,
             Command::WithPostgres(args) => return with_postgres::run(args).await,
         }

@@ -119,6 +119,15 @@ pub fn load_database(path: &Path) -> Result<DatabaseConfig, LoadError> {
     finish(reader, database)
 }
 
+/// The policy files that a configuration names, as far as it can be read: what to watch for changes.
+pub fn policy_files(path: &Path) -> Vec<PathBuf> {
+    let Ok((_, table)) = open(path) else { return Vec::new() };
+    let base = path.parent().map(Path::to_path_buf).unwrap_or_default();
+    let tenants = table.get("tenants").and_then(toml::Value::as_table).into_iter().flatten();
+    let directories = tenants.filter_map(|(_, tenant)| Some(base.join(tenant.get("policy")?.as_str()?)));
+    directories.flat_map(|directory| policy::paths(&directory).unwrap_or_default()).collect()
+}
+
 fn open(path: &Path) -> Result<(Reader, toml::Table), LoadError> {
     let name = path.display().to_string();
     let unreadable = |fault| LoadError::Unreadable(vec![fault]);

@@ -72,7 +72,7 @@ pub fn load(tenant: Tenant, directory: &Path, known: &Known) -> Result<Policy, V
 }
 
 /// The files in the order of their names. An entry that can't be read is a fault: its rules may be the ones that deny.
-fn paths(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+pub(super) fn paths(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();

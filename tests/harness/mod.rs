@@ -210,6 +210,12 @@ impl World {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
 
+    /// One more upstream of `acme`; a replica started afterwards has it.
+    pub fn add_upstream(&self, name: &str, url: &str) {
+        let upstream = format!("[tenants.acme.upstreams.{name}]\nurl = \"{url}\"\n");
+        self.write("undersign.toml", &(self.read("undersign.toml") + &upstream));
+    }
+
     pub fn read(&self, path: &str) -> String {
         std::fs::read_to_string(self.dir.path().join(path)).unwrap()
     }
@@ -233,6 +239,27 @@ impl World {
         ]
     }
 
+    /// Where the world's database is.
+    pub fn database_url(&self) -> String {
+        self.database_url.clone()
+    }
+
+    /// The configuration from the files as they are now.
+    pub fn load(&self) -> Result<undersign::config::Config, undersign::config::LoadError> {
+        let environment = self.environment();
+        let lookup = move |name: &str| {
+            environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone())
+        };
+        undersign::config::load_with(&self.config_path(), &lookup)
+    }
+
+    /// Has every replica reload the files as they are now.
+    pub async fn reload(&self) {
+        for replica in &self.replicas {
+            replica.reload(self.load()).await;
+        }
+    }
+
     /// One more replica on the same database, from the files as they are now.
     pub async fn add_replica(&mut self) {
         self.add_replica_with(Tuning::default()).await;
@@ -240,12 +267,7 @@ impl World {
 
     /// The same with other limits.
     pub async fn add_replica_with(&mut self, tuning: Tuning) {
-        let environment = self.environment();
-        let lookup = move |name: &str| {
-            environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone())
-        };
-        let config = undersign::config::load_with(&self.config_path(), &lookup)
-            .unwrap_or_else(|error| panic!("the configuration is refused: {error}"));
+        let config = self.load().unwrap_or_else(|error| panic!("the configuration is refused: {error}"));
         let service = Service::start_with(config, tuning).await;
         self.replicas.push(service.unwrap_or_else(|error| panic!("{error}")));
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use http::request::Parts;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation, ListToolsResult,
+    CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ListToolsResult,
     PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::hold::hold;
 use super::names::Endpoint;
 use super::own::{self, Ask};
-use super::{offer, reply};
+use super::{offer, passing, reply};
 use crate::app::{App, Caller, Reply, ToolCall};
 use crate::domain::answer::{Answer, Code};
 use crate::domain::ids::UpstreamName;
@@ -74,7 +74,7 @@ impl Gateway {
         &self,
         request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResult, ErrorData> {
+    ) -> Result<CallToolResponse, ErrorData> {
         let Inner { app, endpoint, .. } = &*self.0;
         let caller = caller(context)?;
         if let Some(ask) = own::ask(&request.name, request.arguments.as_ref()) {
@@ -87,21 +87,28 @@ impl Gateway {
                 Ask::Unreadable => Answer::plain(Code::InvalidArguments)
                     .detail("action_id must be a string, wait_seconds a number from 0 to 50."),
             };
-            return Ok(reply::ours(&answer, false));
+            return Ok(reply::ours(&answer, false).into());
         }
         let Some((upstream, tool)) = endpoint.resolve(&request.name) else {
             return Err(reply::unknown_tool(&request.name));
         };
         let RawArguments(arguments) = extension::<RawArguments>(context)?.clone();
         let meta = &context.meta.0.0;
+        let (passing, reports) = passing::take(&request, context, is_modern(context));
         let call = ToolCall {
             upstream,
             tool,
             arguments,
             token: meta.get(TOKEN_META).cloned(),
             run: meta.get(RUN_META).and_then(Value::as_str).map(str::to_owned),
+            passing,
         };
-        let said = match app.call(caller, call).await {
+        let work = app.call(caller, call);
+        let said = match reports {
+            Some(reports) => reports.during(work).await,
+            None => work.await,
+        };
+        let said = match said {
             Reply::Answer(answer) if answer.code == Code::ApprovalPending => {
                 hold(app, caller, *answer, self.0.hold, context).await.into()
             }
@@ -140,11 +147,15 @@ impl ServerHandler for Gateway {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let mut result = self.call(request, &context).await?;
+        let mut response = self.call(request, &context).await?;
         if is_modern(&context) {
-            reply::sign(&mut result.meta);
+            match &mut response {
+                CallToolResponse::Complete(result) => reply::sign(&mut result.meta),
+                CallToolResponse::InputRequired(asked) => reply::sign(&mut asked.meta),
+                _ => {}
+            }
         }
-        Ok(result.into())
+        Ok(response)
     }
 }
 

@@ -9,6 +9,7 @@ mod hold;
 mod names;
 mod offer;
 mod own;
+mod passing;
 mod reply;
 
 use std::collections::HashMap;
