@@ -345,7 +345,11 @@ async fn g11_a_session_id_is_nothing() {
 #[tokio::test]
 async fn g12_only_a_known_key_is_let_in_and_it_goes_no_further() {
     let world = World::start().await;
-    for value in ["Bearer x", "Bearer ", "Bearer", "Basic x", BOT_KEY, &format!("Bearer {BOT_KEY}x")] {
+    // A token that some parser would take for one without a signature.
+    let unsigned = "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJzdXBwb3J0LWJvdCIsImF1ZCI6InVuZGVyc2lnbiJ9.";
+    for value in
+        ["Bearer x", "Bearer ", "Bearer", "Basic x", BOT_KEY, &format!("Bearer {BOT_KEY}x"), unsigned]
+    {
         let sent = post(&world, with("authorization", value)).await;
         assert_eq!(sent.status, 401, "{value}");
         assert_eq!(sent.headers["www-authenticate"], "Bearer");
@@ -359,6 +363,9 @@ async fn g12_only_a_known_key_is_let_in_and_it_goes_no_further() {
             .all(|value| !value.as_bytes().windows(8).any(|part| part == &BOT_KEY.as_bytes()[..8]))
     );
     assert!(call.meta.keys().all(|key| !key.starts_with("dev.undersign/")));
+    // A key opens its own tenant: of another's it finds nothing.
+    let action = world.agent(BOT_KEY).call("refund_order", refund()).await.action_id();
+    assert_eq!(world.agent(GLOBEX_KEY).approval(&action, 0).await.code(), "not_found");
     world.finish().await;
 }
 

@@ -93,7 +93,6 @@ impl App {
             }
         };
         tracing::info!(platform = %press.account.platform, verdict = press.verdict.as_str(), result, "press decided");
-        self.wake_waiters();
         true
     }
 
@@ -115,14 +114,22 @@ impl App {
             Ok(approver) => approver,
             Err(refused) => return self.refuse_vote(press, about, refused).await,
         };
+        let Some(limits) = self.tenants.get(&card.tenant).map(|tenant| tenant.policy.load().limits().clone())
+        else {
+            return self.refuse_aside(press, "unknown_tenant", UNKNOWN_CARD).await;
+        };
         let ballot = Ballot {
             tenant: card.tenant.clone(),
             action: card.action,
             approver,
             press: press.clone(),
             nonce: Nonce::new(self.random()),
+            pause: limits.denials_pause,
+            alert_to: limits.alert_to,
         };
-        let (result, word) = match self.db.decide(ballot).await? {
+        let decided = self.db.decide(ballot).await?;
+        self.changed(&[card.action]);
+        let (result, word) = match decided {
             Decided::Counted(_) => ("counted", None),
             Decided::Approved => ("approved", None),
             Decided::Denied { .. } => ("denied", None),
@@ -163,7 +170,7 @@ impl App {
         let home = press.home.as_deref();
         let owner = binding.owner.as_ref();
         let candidate = self
-            .candidate(&tenant.policy, &binding.requirement, &press.account, home, owner)
+            .candidate(&tenant.policy.load_full(), &binding.requirement, &press.account, home, owner)
             .await
             .map_err(|DirectoryDown| {
                 vote_refused(
@@ -213,7 +220,8 @@ impl App {
     ) -> storage::Result<&'static str> {
         let refused = vote_refused(press, result, word);
         if self.db.refuse_press(press, result, None, &refused.event, "").await?
-            && let Some(chat) = self.chats.get(&(press.account.platform, press.account.installation.clone()))
+            && let Some(chat) =
+                self.chats.load_full().get(&(press.account.platform, press.account.installation.clone()))
             && let Err(error) = chat.messenger.note(&press.place(), &press.account.user, &refused.word).await
         {
             tracing::warn!(%error, "a private note was not delivered");
@@ -247,7 +255,7 @@ fn too_late(state: StateName) -> String {
         }
         StateName::Denied => "it was denied",
         StateName::Expired => "its time ran out",
-        StateName::Cancelled => "the agent withdrew it",
+        StateName::Cancelled => "it was withdrawn",
         StateName::Invalidated => "it is no longer valid",
         StateName::Undeliverable => "it could not be shown everywhere",
         StateName::Returned => "it was sent back",

@@ -36,7 +36,11 @@ impl App {
             free.push(another);
         }
         let most = i64::try_from(free.len()).unwrap_or(1);
-        let jobs = self.db.lease_jobs(&self.0.replica, most).await?;
+        let mut jobs = self.db.lease_posts(&self.0.replica, most).await?;
+        let left = most - i64::try_from(jobs.len()).unwrap_or(most);
+        if left > 0 {
+            jobs.extend(self.db.lease_jobs(&self.0.replica, left).await?);
+        }
         let count = jobs.len();
         for (job, hand) in jobs.into_iter().zip(free) {
             let app = self.clone();
@@ -54,14 +58,18 @@ impl App {
 
     async fn deliver(&self, job: Job) -> storage::Result<()> {
         let installation = (job.place.platform, job.place.installation.clone());
-        let Some(chat) = self.chats.get(&installation) else {
-            self.db.give_up_job(job, "no such installation is configured".to_owned()).await?;
-            self.wake_waiters();
+        let chats = self.chats.load_full();
+        let Some(chat) = chats.get(&installation) else {
+            let action = job.action;
+            if self.db.give_up_job(job, "no such installation is configured".to_owned()).await? {
+                self.changed(&[action]);
+            }
             return Ok(());
         };
         let messenger = &*chat.messenger;
         match job.kind.clone() {
             JobKind::Note(detail) => self.give_note(messenger, &job, &detail).await,
+            JobKind::Alert(text) => self.give_alert(messenger, &job, &text).await,
             JobKind::Card => match self.db.action(&job.tenant, job.action).await? {
                 Some(action) => self.show_card(messenger, job, &action).await,
                 None => self.db.finish_job(&job, i32::MAX).await,
@@ -111,8 +119,9 @@ impl App {
             }
             Err(PostError::Permanent(code)) => {
                 tracing::error!(tenant = %job.tenant, action = %job.action, place = %job.place, code, "a card was refused");
+                let action = job.action;
                 if self.db.give_up_job(job, code).await? {
-                    self.wake_waiters();
+                    self.changed(&[action]);
                 }
                 Ok(())
             }
@@ -171,6 +180,18 @@ impl App {
             }
             Err(error) => {
                 tracing::warn!(action = %job.action, place = %job.place, %error, "a private note was not delivered");
+                self.db.finish_job(job, i32::MAX).await
+            }
+            Ok(()) => self.db.finish_job(job, i32::MAX).await,
+        }
+    }
+
+    async fn give_alert(&self, messenger: &dyn Messenger, job: &Job, text: &str) -> storage::Result<()> {
+        match messenger.tell(&job.place, text).await {
+            Err(error @ PostError::Transient { .. }) => self.defer(job, &error).await,
+            Err(error) => {
+                // Posted or not, once more could be once too often; the log has it either way.
+                tracing::error!(action = %job.action, place = %job.place, %error, "an alert was not delivered");
                 self.db.finish_job(job, i32::MAX).await
             }
             Ok(()) => self.db.finish_job(job, i32::MAX).await,

@@ -14,16 +14,15 @@ use crate::domain::place::Place;
 use crate::domain::requirement::tally;
 use crate::storage;
 
-/// How long a waiting agent goes without looking, when nothing wakes it.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
-
 impl App {
     /// `undersign_approval`: how an action stands, after waiting up to `wait` for something the agent can act on.
     pub async fn approval(&self, caller: &Caller, action_id: &str, wait: Duration) -> Answer {
         let deadline = Instant::now() + wait;
+        // The place is taken before looking, so that a change between the two is not missed.
+        let mut waiter = ActionId::parse(action_id)
+            .filter(|_| !wait.is_zero())
+            .and_then(|action| self.0.waiters.join(action));
         loop {
-            // Registered before looking, so that a change between the two is not missed.
-            let changed = self.0.changed.notified();
             let action = match self.own_action(caller, action_id).await {
                 Ok(Some(action)) => action,
                 Ok(None) => return Answer::plain(Code::NotFound),
@@ -33,14 +32,14 @@ impl App {
                 }
             };
             let waiting = matches!(action.state, State::Pending | State::Executing { .. }) && !action.due;
-            if !waiting || Instant::now() >= deadline || self.stop.is_cancelled() {
+            let waiter = waiter.as_mut().filter(|_| waiting && !self.stop.is_cancelled());
+            let Some(waiter) = waiter.filter(|_| Instant::now() < deadline) else {
                 return self.answer(&action).await.unwrap_or_else(|_| Answer::plain(Code::Unavailable));
-            }
-            let next = deadline.min(Instant::now() + LOOK_AGAIN);
+            };
             tokio::select! {
-                () = changed => {}
+                () = waiter.changed() => {}
+                () = tokio::time::sleep_until(deadline) => {}
                 () = self.stop.cancelled() => {}
-                () = tokio::time::sleep_until(next) => {}
             }
         }
     }
@@ -64,7 +63,7 @@ impl App {
             return Ok(Answer::plain(Code::NotFound));
         };
         if self.db.cancel(&caller.tenant, &caller.agent, action.id()).await? {
-            self.wake_waiters();
+            self.changed(&[action.id()]);
         }
         match self.db.action(&caller.tenant, action.id()).await? {
             Some(action) => self.answer(&action).await,
@@ -90,7 +89,7 @@ impl App {
             State::Executed { outcome: Outcome::Unknown { .. } } => Code::OutcomeUnknown,
             State::Denied { .. } => Code::Denied,
             State::Expired => Code::Expired,
-            State::Cancelled => Code::Cancelled,
+            State::Cancelled { .. } => Code::Cancelled,
             State::Invalidated { .. } => Code::Invalidated,
             State::Undeliverable => Code::Undeliverable,
             State::Returned { .. } => Code::ClarificationNeeded,
@@ -101,7 +100,7 @@ impl App {
                 if let Some(nonce) = &action.nonce {
                     let agent = &action.binding.agent;
                     self.db.note_token_issued(&action.binding.tenant, action.id(), agent).await?;
-                    answer.token = Some(self.keys.mint(&bound(action, &nonce.0)));
+                    answer.token = Some(self.keys.load().mint(&bound(action, &nonce.0)));
                 }
             }
             State::Executed { outcome } => {

@@ -12,33 +12,33 @@ mod redeem;
 mod schema;
 mod submit;
 mod sweep;
+mod throttle;
 mod tools;
+mod waiting;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use serde_json::Value;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::domain::answer::Answer;
 use crate::domain::call::ToolDefinition;
-use crate::domain::ids::{AgentName, Installation, Person, Tenant, ToolName, UpstreamName};
+use crate::domain::ids::{ActionId, AgentName, Installation, Person, Tenant, ToolName, UpstreamName};
 use crate::domain::place::Platform;
 use crate::domain::policy::Policy;
 use crate::domain::source::{Clock, Entropy};
 use crate::domain::token::TokenKeys;
 use crate::storage::Db;
 
-use ports::{Directory, Messenger, Upstream};
+use ports::{Directory, Messenger, Passing, Upstream};
 
 pub use decide::NotStored;
-
-/// How long an identical denied call stays denied.
-const DENIAL_MEMORY: Duration = Duration::from_secs(24 * 3600);
 
 /// The authenticated agent behind a request. The tenant comes from the credential, never from the path or the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +64,8 @@ pub struct ToolCall {
     pub token: Option<Value>,
     /// `_meta["dev.undersign/run"]`, when it is a string.
     pub run: Option<String>,
+    /// What goes along if policy allows the call.
+    pub passing: Passing,
 }
 
 /// What a `tools/call` comes to.
@@ -71,6 +73,8 @@ pub struct ToolCall {
 pub enum Reply {
     /// The upstream's own `tools/call` result.
     Upstream(Value),
+    /// What the upstream asks the agent for before it answers.
+    InputRequired(Value),
     /// The upstream's own JSON-RPC error.
     UpstreamError {
         /// Its code.
@@ -84,6 +88,8 @@ pub enum Reply {
     Answer(Box<Answer>),
     /// No upstream of the tenant's has such a tool: JSON-RPC -32602.
     UnknownTool,
+    /// The call carries a `requestState` that is not ours, and is not one that policy allows: JSON-RPC -32602.
+    StateRejected,
 }
 
 impl From<Answer> for Reply {
@@ -115,8 +121,8 @@ pub struct UpstreamEntry {
 
 /// One tenant.
 pub struct TenantEntry {
-    /// Its policy in force.
-    pub policy: Arc<Policy>,
+    /// Its policy in force; another may take its place at any time.
+    pub policy: ArcSwap<Policy>,
     /// Its upstreams.
     pub upstreams: BTreeMap<UpstreamName, UpstreamEntry>,
 }
@@ -130,6 +136,9 @@ pub struct ChatEntry {
     pub directory: Arc<dyn Directory>,
 }
 
+/// The chat installations by platform and name.
+pub type Chats = HashMap<(Platform, Installation), ChatEntry>;
+
 /// What an application is made of; put together in `cli` alone.
 pub struct Parts {
     /// The database.
@@ -137,9 +146,9 @@ pub struct Parts {
     /// The tenants.
     pub tenants: HashMap<Tenant, TenantEntry>,
     /// The chat installations.
-    pub chats: HashMap<(Platform, Installation), ChatEntry>,
+    pub chats: ArcSwap<Chats>,
     /// The token keys.
-    pub keys: TokenKeys,
+    pub keys: ArcSwap<TokenKeys>,
     /// The process's clock.
     pub clock: Arc<dyn Clock>,
     /// Randomness.
@@ -156,12 +165,16 @@ pub struct App(Arc<Inner>);
 
 struct Inner {
     parts: Parts,
-    /// Wakes waiting agents when something was decided here; they look again now and then anyway.
-    changed: Notify,
+    /// Agents that wait for a decision.
+    waiters: waiting::Waiters,
+    /// Who presented wrong tokens lately.
+    wrong_tokens: throttle::WrongTokens,
     /// Bounds how many schema checks run at once.
     checks: Arc<Semaphore>,
     /// Bounds how many outbox rows are worked off at once.
     hands: Arc<Semaphore>,
+    /// Why the configuration that was loaded last is not wholly in force.
+    reload_fault: ArcSwapOption<String>,
     /// Names this process in leases and claims.
     replica: String,
 }
@@ -181,9 +194,11 @@ impl App {
         parts.entropy.fill(&mut id);
         Self(Arc::new(Inner {
             parts,
-            changed: Notify::new(),
+            waiters: waiting::Waiters::default(),
+            wrong_tokens: throttle::WrongTokens::default(),
             checks: Arc::new(Semaphore::new(4)),
             hands: Arc::new(Semaphore::new(deliver::HANDS)),
+            reload_fault: ArcSwapOption::empty(),
             replica: hex::encode(id),
         }))
     }
@@ -201,6 +216,39 @@ impl App {
         self.db.ping().await.map_err(|_| "the database does not answer")
     }
 
+    /// The policy of a tenant that is in force.
+    pub fn policy(&self, tenant: &Tenant) -> Option<Arc<Policy>> {
+        self.tenants.get(tenant).map(|entry| entry.policy.load_full())
+    }
+
+    /// Puts another policy in force; a call under way goes on with the one that it began with. A tenant that is not
+    /// there waits for the next start.
+    pub fn put_policy(&self, tenant: &Tenant, policy: Arc<Policy>) {
+        if let Some(entry) = self.tenants.get(tenant) {
+            entry.policy.store(policy);
+        }
+    }
+
+    /// Puts other token keys in force.
+    pub fn put_keys(&self, keys: TokenKeys) {
+        self.keys.store(Arc::new(keys));
+    }
+
+    /// Puts other clients of the chat installations in force.
+    pub fn put_chats(&self, chats: Chats) {
+        self.chats.store(Arc::new(chats));
+    }
+
+    /// Notes how the last reload went: what of it is not in force, and why.
+    pub fn reloaded(&self, fault: Option<String>) {
+        self.0.reload_fault.store(fault.map(Arc::new));
+    }
+
+    /// What the last reload left.
+    pub fn reload_fault(&self) -> Option<Arc<String>> {
+        self.0.reload_fault.load_full()
+    }
+
     fn upstream(&self, tenant: &Tenant, upstream: &UpstreamName) -> Option<(&TenantEntry, &UpstreamEntry)> {
         let entry = self.tenants.get(tenant)?;
         Some((entry, entry.upstreams.get(upstream)?))
@@ -212,7 +260,13 @@ impl App {
         bytes
     }
 
-    fn wake_waiters(&self) {
-        self.0.changed.notify_waiters();
+    /// Tells the tenant's `alert_to` something about an action. A failure is logged: what it is about stands in the
+    /// audit trail all the same.
+    async fn alert(&self, tenant: &Tenant, action: ActionId, text: &str) {
+        let Some(entry) = self.tenants.get(tenant) else { return };
+        let policy = entry.policy.load_full();
+        if let Err(error) = self.db.queue_alert(action, tenant, &policy.limits().alert_to, text).await {
+            tracing::error!(%tenant, %action, %error, "an alert could not be queued");
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Map, Value};
+use tokio::sync::mpsc;
 
 use crate::domain::call::ToolDefinition;
 use crate::domain::card::Card;
@@ -24,11 +25,41 @@ pub trait Upstream: Send + Sync {
     async fn tools(&self) -> Result<Vec<ToolDefinition>, UpstreamDown>;
 
     /// Relays a call that policy allows. One attempt.
-    async fn relay(&self, permit: &Allowed, tool: &ToolName, arguments: Map<String, Value>) -> Relayed;
+    async fn relay(
+        &self,
+        permit: &Allowed,
+        tool: &ToolName,
+        arguments: Map<String, Value>,
+        passing: Passing,
+    ) -> Relayed;
 
     /// Executes a claim: one attempt, the stored arguments, our idempotency key, nothing of the client's.
     /// Doubt comes back as [`Outcome::Unknown`], never as a guess.
     async fn execute(&self, sending: &Sending) -> Outcome;
+}
+
+/// What a call that policy allows takes along besides name and arguments. One that needs approval takes none of it.
+#[derive(Debug, Default)]
+pub struct Passing {
+    /// The capabilities that the agent declares with this call, less those for answers that are not followed here.
+    pub capabilities: Option<Value>,
+    /// The agent's answers to what the upstream asked in an earlier round.
+    pub input_responses: Option<Map<String, Value>>,
+    /// What the upstream wants back with the answers.
+    pub request_state: Option<String>,
+    /// Where the upstream's progress goes; what finds no room is dropped.
+    pub progress: Option<mpsc::Sender<Progress>>,
+}
+
+/// How far an upstream says it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// So much is done.
+    pub done: f64,
+    /// Of so much.
+    pub total: Option<f64>,
+    /// The upstream's own words.
+    pub message: Option<String>,
 }
 
 /// The upstream can't be asked.
@@ -41,6 +72,8 @@ pub struct UpstreamDown;
 pub enum Relayed {
     /// A `tools/call` result, as the upstream sent it.
     Result(Value),
+    /// The upstream asks the agent for something first (`resultType: "input_required"`), as it sent it.
+    InputRequired(Value),
     /// A JSON-RPC error of the upstream's.
     Error {
         /// Its code.
@@ -67,6 +100,9 @@ pub trait Messenger: Send + Sync {
 
     /// Tells one person something, in the channel, unseen by others.
     async fn note(&self, place: &Place, user: &str, text: &str) -> Result<(), PostError>;
+
+    /// Tells a channel something that is no card.
+    async fn tell(&self, place: &Place, text: &str) -> Result<(), PostError>;
 
     /// The message's address for people. Its failure touches nothing else.
     async fn permalink(&self, place: &Place, message: &str) -> Option<String>;

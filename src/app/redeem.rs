@@ -11,7 +11,7 @@ use crate::domain::answer::{Answer, Code};
 use crate::domain::audit::{Event, refusal};
 use crate::domain::call::Arguments;
 use crate::domain::digest::ContentDigest;
-use crate::domain::ids::ActionId;
+use crate::domain::ids::{ActionId, Tenant};
 use crate::domain::intent::{FailureDetail, Outcome, UnknownDetail};
 use crate::domain::policy::Gate;
 use crate::domain::press::Verdict;
@@ -45,9 +45,15 @@ impl App {
         token: &str,
         gate: Option<&Gate>,
     ) -> Reply {
+        if let Some(left) = self.0.wrong_tokens.closed(caller) {
+            return too_many_wrong(left).into();
+        }
         let claim = match self.claim(caller, call, token, gate).await {
             Ok(claim) => claim,
             Err(Stop::Answer(answer)) => {
+                if answer.code == Code::InvalidToken {
+                    self.0.wrong_tokens.count(caller);
+                }
                 tracing::info!(tenant = %caller.tenant, agent = %caller.agent, code = answer.code.as_str(), "token refused");
                 return Reply::Answer(answer);
             }
@@ -67,7 +73,8 @@ impl App {
         gate: Option<&Gate>,
     ) -> Result<Claim, Stop> {
         let invalid = || Stop::from(Answer::plain(Code::InvalidToken));
-        let presented = self.keys.read(token).ok_or_else(invalid)?;
+        let keys = self.keys.load_full();
+        let presented = keys.read(token).ok_or_else(invalid)?;
         let id = presented.action();
         let action = match self.db.action(&caller.tenant, id).await? {
             Some(action) if action.binding.agent == caller.agent => action,
@@ -183,10 +190,11 @@ impl App {
             return self.void(action, Code::PolicyChanged).await;
         }
         let requirement = &action.binding.requirement;
+        let policy = tenant.policy.load_full();
         let mut standing = Vec::new();
         for vote in action.votes.iter().filter(|vote| vote.verdict == Verdict::Approve) {
             let candidate = self
-                .candidate(&tenant.policy, requirement, &vote.account, None, action.binding.owner.as_ref())
+                .candidate(&policy, requirement, &vote.account, None, action.binding.owner.as_ref())
                 .await
                 .map_err(|DirectoryDown| unavailable("The approvers' membership can't be checked."))?;
             let Some(candidate) = candidate else { continue };
@@ -207,7 +215,7 @@ impl App {
     async fn void(&self, action: &Action, code: Code) -> Result<(), Stop> {
         let tenant = &action.binding.tenant;
         let voided = self.db.invalidate(tenant, action.id(), code.as_str()).await?;
-        self.wake_waiters();
+        self.changed(&[action.id()]);
         let Some(now) = self.db.action(tenant, action.id()).await? else {
             return Err(Answer::plain(Code::InvalidToken).into());
         };
@@ -219,7 +227,8 @@ impl App {
     fn look_into_foreign_use(&self, caller: &Caller, token: &str, id: ActionId) {
         let (app, caller, token) = (self.clone(), caller.clone(), token.to_owned());
         self.tasks.spawn(async move {
-            let Some(presented) = app.keys.read(&token) else { return };
+            let keys = app.keys.load_full();
+            let Some(presented) = keys.read(&token) else { return };
             let looked = async {
                 let Some(tenant) = app.db.tenant_of(id).await? else { return Ok(()) };
                 let Some(action) = app.db.action(&tenant, id).await? else { return Ok(()) };
@@ -228,6 +237,8 @@ impl App {
                     let event = Event::ForeignUse { agent: caller.agent.clone() };
                     app.db.append_audit(&tenant, Some(id), &event).await?;
                     tracing::warn!(%tenant, action = %id, "a token was presented by somebody else");
+                    let text = format!("Agent {} presented a token of action {id} that belongs to another agent. It was refused, and the token is still good for its owner.", caller.agent);
+                    app.alert(&tenant, id, &text).await;
                 }
                 Ok::<(), storage::Error>(())
             };
@@ -257,8 +268,11 @@ impl App {
             .await
             .unwrap_or(Outcome::Unknown { detail: UnknownDetail::Timeout });
         let settled = self.settle(&sending, &outcome).await;
-        self.wake_waiters();
         let id = sending.action();
+        self.changed(&[id]);
+        if matches!(outcome, Outcome::Unknown { .. }) {
+            self.alert_unknown(&caller.tenant, id).await;
+        }
         tracing::info!(tenant = %caller.tenant, agent = %caller.agent, action = %id, outcome = outcome.state(), settled, "executed");
         match outcome {
             Outcome::Succeeded { result }
@@ -288,12 +302,28 @@ impl App {
         false
     }
 
+    /// An outcome that nobody knows is for people to look into.
+    pub(super) async fn alert_unknown(&self, tenant: &Tenant, id: ActionId) {
+        let text = format!(
+            "The outcome of action {id} is not known: the upstream may or may not have acted. It is not repeated; somebody has to look."
+        );
+        self.alert(tenant, id, &text).await;
+    }
+
     async fn told(&self, caller: &Caller, id: ActionId, code: Code, detail: &str) -> Reply {
         match self.db.action(&caller.tenant, id).await {
             Ok(Some(action)) => self.about(&action, code).detail(detail).into(),
             _ => Answer::plain(code).detail(detail).into(),
         }
     }
+}
+
+/// Says nothing about the token that was presented.
+pub(super) fn too_many_wrong(left: Duration) -> Answer {
+    Answer::plain(Code::RateLimited).detail(format!(
+        "Too many wrong tokens came from this agent; tokens are looked at again in {} s.",
+        left.as_secs() + 1
+    ))
 }
 
 pub(super) fn bound<'a>(action: &'a Action, nonce: &'a Nonce) -> Bound<'a> {

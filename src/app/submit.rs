@@ -2,19 +2,20 @@
 
 use serde_json::{Map, Value};
 
-use super::ports::Relayed;
+use super::ports::{Passing, Relayed};
+use super::redeem::too_many_wrong;
 use super::schema::SchemaFault;
-use super::{App, Caller, DENIAL_MEMORY, Reply, TenantEntry, ToolCall, UpstreamEntry};
-use crate::domain::answer::{Answer, Code};
+use super::{App, Caller, Reply, ToolCall, UpstreamEntry};
+use crate::domain::answer::{Answer, Code, clock};
 use crate::domain::audit::{Erasable, Event};
 use crate::domain::call::{ArgumentFault, Arguments, TOKEN_ARGUMENT, ToolDefinition};
 use crate::domain::digest::Binding;
 use crate::domain::ids::ActionId;
 use crate::domain::place::Place;
-use crate::domain::policy::{Allowed, CallFacts, Decision, Gate};
+use crate::domain::policy::{Allowed, CallFacts, Decision, Gate, Limits, Policy};
 use crate::domain::token;
 use crate::domain::visible::visible;
-use crate::storage::{self, NewAction, Parked};
+use crate::storage::{self, AskLimit, NewAction, Parked};
 
 /// The longest run id that is bound, in bytes.
 const MAX_RUN: usize = 128;
@@ -38,7 +39,7 @@ impl App {
         work.await.unwrap_or_else(|_| Answer::plain(Code::OutcomeUnknown).into())
     }
 
-    async fn submit(&self, caller: Caller, call: ToolCall) -> Reply {
+    async fn submit(&self, caller: Caller, mut call: ToolCall) -> Reply {
         let Some((tenant, upstream)) = self.upstream(&caller.tenant, &call.upstream) else {
             return Reply::UnknownTool;
         };
@@ -56,7 +57,8 @@ impl App {
             tool: &call.tool,
             arguments: &arguments,
         };
-        let decision = tenant.policy.decide(&facts);
+        let policy = tenant.policy.load_full();
+        let decision = policy.decide(&facts);
         match (decision, presented) {
             (Decision::Allow(permit), _) => {
                 // Only a token of ours is taken off; any other value is the tool's own business.
@@ -65,16 +67,25 @@ impl App {
                 {
                     arguments.insert(TOKEN_ARGUMENT.to_owned(), value);
                 }
-                self.relay(upstream, &permit, &call, arguments).await
+                let passing = std::mem::take(&mut call.passing);
+                self.relay(upstream, &permit, &call, arguments, passing).await
             }
-            (_, Presented::Nonsense) => Answer::plain(Code::InvalidToken).into(),
+            // The agent may have begun where policy allowed it, or have made the state up.
+            _ if call.passing.request_state.is_some() => Reply::StateRejected,
+            (_, Presented::Nonsense) => match self.0.wrong_tokens.closed(&caller) {
+                Some(left) => too_many_wrong(left).into(),
+                None => {
+                    self.0.wrong_tokens.count(&caller);
+                    Answer::plain(Code::InvalidToken).into()
+                }
+            },
             (Decision::RequireApproval(gate), Presented::Token(token)) => {
                 self.redeem(&caller, &call, &token, Some(&gate)).await
             }
             // The policy may have changed since the approval: redemption says so.
             (_, Presented::Token(token)) => self.redeem(&caller, &call, &token, None).await,
             (Decision::RequireApproval(gate), Presented::Absent) => {
-                self.propose(&caller, call, tenant, upstream, &gate).await
+                self.propose(&caller, call, &policy, upstream, &gate).await
             }
             (Decision::Deny { .. } | Decision::NotAllowed, Presented::Absent) => {
                 self.refuse(upstream, &call).await
@@ -88,9 +99,11 @@ impl App {
         permit: &Allowed,
         call: &ToolCall,
         arguments: Map<String, Value>,
+        passing: Passing,
     ) -> Reply {
-        match upstream.port.relay(permit, &call.tool, arguments).await {
+        match upstream.port.relay(permit, &call.tool, arguments, passing).await {
             Relayed::Result(result) => Reply::Upstream(result),
+            Relayed::InputRequired(asked) => Reply::InputRequired(asked),
             Relayed::Error { code, message, data } => Reply::UpstreamError { code, message, data },
             Relayed::NotSent => Answer::plain(Code::Unavailable)
                 .detail("The upstream can't be reached; nothing was sent.")
@@ -113,7 +126,7 @@ impl App {
         &self,
         caller: &Caller,
         call: ToolCall,
-        tenant: &TenantEntry,
+        policy: &Policy,
         upstream: &UpstreamEntry,
         gate: &Gate,
     ) -> Reply {
@@ -148,7 +161,7 @@ impl App {
                     .into();
             }
         }
-        match self.park(caller, &call, tenant, upstream, gate, arguments, &definition).await {
+        match self.park(caller, &call, policy, upstream, gate, arguments, &definition).await {
             Ok(answer) => answer.into(),
             Err(error) => {
                 tracing::error!(tenant = %caller.tenant, agent = %caller.agent, %error, "parking failed");
@@ -162,14 +175,14 @@ impl App {
         &self,
         caller: &Caller,
         call: &ToolCall,
-        tenant: &TenantEntry,
+        policy: &Policy,
         upstream: &UpstreamEntry,
         gate: &Gate,
         arguments: Arguments,
         definition: &ToolDefinition,
     ) -> storage::Result<Answer> {
         let tool = format!("{}/{}", call.upstream, call.tool);
-        let preview = gate.preview(&arguments, tenant.policy.thresholds(), &tool);
+        let preview = gate.preview(&arguments, policy.thresholds(), &tool);
         if let Err(too_large) = preview.check_size() {
             return Ok(Answer::plain(Code::TooLargeToPreview).detail(format!("{too_large}.")));
         }
@@ -210,21 +223,53 @@ impl App {
             post_to: &gate.post_to,
             expires: gate.expires,
             redeem_within: gate.redeem_within,
-            denial_memory: DENIAL_MEMORY,
+            cosmetic: gate.cosmetic.digest(&binding),
+            limits: policy.limits(),
             event: &event,
             erasable: &erasable,
         };
         let parked = self.db.park(&new).await?;
         let id = match parked {
             Parked::New => binding.action,
-            Parked::Standing(id) | Parked::Denied(id) => id,
+            Parked::Standing(id) | Parked::Denied(id) | Parked::DeniedRecently(id) => id,
+            Parked::Limited(limit) => {
+                tracing::info!(tenant = %caller.tenant, agent = %caller.agent, ?limit, "an ask was refused");
+                return Ok(limited(limit, policy.limits()));
+            }
         };
         tracing::info!(tenant = %caller.tenant, agent = %caller.agent, action = %id, new = (parked == Parked::New), "parked");
         match self.db.action(&caller.tenant, id).await? {
+            Some(action) if matches!(parked, Parked::DeniedRecently(_)) => {
+                Ok(self.about(&action, Code::DeniedRecently))
+            }
             Some(action) => self.answer(&action).await,
             None => Ok(Answer::plain(Code::Unavailable)),
         }
     }
+}
+
+/// Which limit was met, and when to come back.
+fn limited(limit: AskLimit, limits: &Limits) -> Answer {
+    let detail = match limit {
+        AskLimit::Paused(until) => {
+            let until = until.map_or_else(|| "shortly".to_owned(), |until| format!("at {}", clock(until)));
+            format!("This agent is paused because of its denials; it may ask again {until}.")
+        }
+        AskLimit::AsksPerMinute => {
+            format!("An agent may ask for {} new approvals a minute.", limits.asks_per_minute)
+        }
+        AskLimit::PendingPerAgent => format!(
+            "An agent may have {} approvals pending; wait for one of yours, or withdraw one with undersign_cancel.",
+            limits.pending_per_agent
+        ),
+        AskLimit::PendingPerOwner => {
+            "The agents of this owner have as many approvals pending as they may.".to_owned()
+        }
+        AskLimit::PendingPerGroup => {
+            "The people to be asked have as many approvals pending as they may.".to_owned()
+        }
+    };
+    Answer::plain(Code::RateLimited).detail(detail)
 }
 
 /// The arguments as any parser reads them: policy looks at these before anything is gated.

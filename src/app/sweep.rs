@@ -1,7 +1,7 @@
 //! What time does to actions: deadlines pass, claims are abandoned. Every replica may do this at any moment.
 
 use super::App;
-use crate::storage;
+use crate::storage::{self, Swept};
 
 impl App {
     /// Expires what is due and closes abandoned claims. The number of actions that changed.
@@ -11,11 +11,13 @@ impl App {
     pub async fn sweep(&self) -> storage::Result<usize> {
         let expired = self.db.expire_due().await?;
         let swept = self.db.sweep_intents().await?;
-        for abandoned in &swept {
-            tracing::error!(action = %abandoned.action, "a claim was abandoned by its replica");
-        }
-        if !expired.is_empty() || !swept.is_empty() {
-            self.wake_waiters();
+        self.changed(&expired);
+        for Swept { action, unknown } in &swept {
+            tracing::error!(%action, unknown, "a claim was abandoned by its replica");
+            self.changed(&[*action]);
+            if *unknown && let Some(tenant) = self.db.tenant_of(*action).await? {
+                self.alert_unknown(&tenant, *action).await;
+            }
         }
         Ok(expired.len() + swept.len())
     }

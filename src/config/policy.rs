@@ -7,10 +7,13 @@ use std::time::Duration;
 use toml::{Table, Value};
 
 use super::reader::{Kind, Reader, Section, parse};
+use super::{is_open, open_fault};
+use crate::domain::cosmetic::Cosmetic;
 use crate::domain::ids::Tenant;
 use crate::domain::policy::{
-    ApprovalDefinition, Definition, EffectDefinition, Fault, GroupDefinition, Known, PersonDefinition,
-    Policy, PreviewDefinition, Risk, RuleDefinition, certain_faults, compile,
+    ApprovalDefinition, Definition, DenialMemory, DenialsPause, EffectDefinition, Fault, GroupDefinition,
+    Known, Limits, LimitsDefinition, PersonDefinition, Policy, PreviewDefinition, Risk, RuleDefinition,
+    certain_faults, compile,
 };
 
 /// Time to decide, where a rule does not say.
@@ -20,8 +23,8 @@ const EXPIRES: Duration = Duration::from_mins(10);
 const REDEEM_WITHIN: Duration = Duration::from_mins(10);
 
 /// Keys of a rule that only `require_approval` may have.
-const APPROVAL_KEYS: [&str; 7] =
-    ["risk", "approvers", "separate_proposer", "post_to", "expires", "redeem_within", "preview"];
+const APPROVAL_KEYS: [&str; 8] =
+    ["risk", "approvers", "separate_proposer", "post_to", "expires", "redeem_within", "preview", "cosmetic"];
 
 /// Loads and compiles the policy of a tenant from every `*.toml` of a directory.
 ///
@@ -36,8 +39,12 @@ pub fn load(tenant: Tenant, directory: &Path, known: &Known) -> Result<Policy, V
         return Err(whole("holds no *.toml file: write at least one".to_owned()));
     }
     let (mut files, mut faults) = (Vec::new(), Vec::new());
+    let mut open = if is_open(directory) { vec![open_fault(directory)] } else { Vec::new() };
     for path in paths {
         let name = path.display().to_string();
+        if is_open(&path) {
+            open.push(open_fault(&path));
+        }
         match std::fs::read_to_string(&path) {
             Ok(text) => {
                 let (definition, found) = read(&name, &text);
@@ -51,17 +58,21 @@ pub fn load(tenant: Tenant, directory: &Path, known: &Known) -> Result<Policy, V
         }
     }
     if faults.is_empty() {
-        return compile(tenant, &files, known);
+        return match compile(tenant, &files, known) {
+            Ok(policy) if open.is_empty() => Ok(policy),
+            Ok(_) => Err(open),
+            Err(faults) => Err([open, faults].concat()),
+        };
     }
     let certain = certain_faults(&files, known);
     let others: Vec<_> =
         certain.into_iter().filter(|other| !faults.iter().any(|read| explains(read, other))).collect();
     faults.extend(others);
-    Err(faults)
+    Err([open, faults].concat())
 }
 
 /// The files in the order of their names. An entry that can't be read is a fault: its rules may be the ones that deny.
-fn paths(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+pub(super) fn paths(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
@@ -94,7 +105,7 @@ fn read(file: &str, text: &str) -> (Option<Definition>, Vec<Fault>) {
 }
 
 fn definition(reader: &mut Reader, table: Table) -> Definition {
-    let mut root = Section::new(reader, "", table);
+    let mut root = Section::new(reader, "", "", table);
     let mut thresholds = BTreeMap::new();
     for (name, value) in root.optional::<Table>("thresholds").unwrap_or_default() {
         match f64::read(value) {
@@ -107,7 +118,8 @@ fn definition(reader: &mut Reader, table: Table) -> Definition {
     let people = root.tables("people");
     let groups = root.tables("groups");
     let rules = root.optional::<Vec<Table>>("rules").unwrap_or_default();
-    root.not_built(&["caps", "limits"]);
+    let limits = root.optional::<Table>("limits");
+    root.not_built(&["caps"]);
     root.end();
     Definition {
         thresholds,
@@ -117,11 +129,12 @@ fn definition(reader: &mut Reader, table: Table) -> Definition {
             .collect(),
         groups: groups.into_iter().map(|(name, table)| (name.clone(), group(reader, &name, table))).collect(),
         rules: rules.into_iter().enumerate().filter_map(|(at, table)| rule(reader, at, table)).collect(),
+        limits: limits.map(|table| self::limits(reader, table)).unwrap_or_default(),
     }
 }
 
 fn person(reader: &mut Reader, name: &str, table: Table) -> PersonDefinition {
-    let mut section = Section::new(reader, format!("people.{name}"), table);
+    let mut section = Section::new(reader, "people.*", format!("people.{name}"), table);
     let slack = section.optional("slack").unwrap_or_default();
     section.not_built(&["discord", "subjects", "totp"]);
     section.end();
@@ -129,7 +142,7 @@ fn person(reader: &mut Reader, name: &str, table: Table) -> PersonDefinition {
 }
 
 fn group(reader: &mut Reader, name: &str, table: Table) -> GroupDefinition {
-    let mut section = Section::new(reader, format!("groups.{name}"), table);
+    let mut section = Section::new(reader, "groups.*", format!("groups.{name}"), table);
     let people = section.optional("people").unwrap_or_default();
     let slack_usergroups = section.optional("slack_usergroups").unwrap_or_default();
     section.not_built(&["discord_roles"]);
@@ -137,16 +150,18 @@ fn group(reader: &mut Reader, name: &str, table: Table) -> GroupDefinition {
     GroupDefinition { people, slack_usergroups }
 }
 
-fn rule(reader: &mut Reader, at: usize, mut table: Table) -> Option<RuleDefinition> {
+fn rule(reader: &mut Reader, at: usize, table: Table) -> Option<RuleDefinition> {
     // The name first, so that every other fault of the rule carries it.
-    let name = match table.remove("name").map(String::read) {
+    let name = match table.get("name").cloned().map(String::read) {
         Some(Some(name)) if !name.is_empty() => name,
         _ => {
-            reader.fault(format!("rules[{at}].name"), "is missing: every rule needs a name of its own");
+            let message = "is missing: every rule needs a name of its own, such as name = \"large-refunds\"";
+            reader.fault(format!("rules[{at}].name"), message);
             return None;
         }
     };
-    let mut section = Section::new(reader, format!("rules.{name}"), table);
+    let mut section = Section::new(reader, "rules[]", format!("rules.{name}"), table);
+    let _: Option<String> = section.optional("name");
     let tools = section.required("tools").unwrap_or_default();
     let when = section.optional("when");
     let decision: Option<String> = section.required("decision");
@@ -161,7 +176,6 @@ fn rule(reader: &mut Reader, at: usize, mut table: Table) -> Option<RuleDefiniti
         "preconditions",
         "reconcile",
         "undo",
-        "cosmetic",
     ]);
     let effect = match decision.as_deref() {
         Some("require_approval") => EffectDefinition::RequireApproval(Box::new(approval(&mut section))),
@@ -202,7 +216,7 @@ fn approval(section: &mut Section<'_>) -> ApprovalDefinition {
         .into_iter()
         .map(|table| {
             let path = section.key("approvers");
-            let mut entry = Section::new(section.reader(), path, table);
+            let mut entry = Section::new(section.reader(), "rules[].approvers[]", path, table);
             let group = entry.required("group").unwrap_or_default();
             let count = entry.optional("count").unwrap_or(1);
             entry.end();
@@ -218,12 +232,63 @@ fn approval(section: &mut Section<'_>) -> ApprovalDefinition {
         expires: section.optional("expires").unwrap_or(EXPIRES),
         redeem_within: section.optional("redeem_within").unwrap_or(REDEEM_WITHIN),
         preview: preview_of(section, preview),
+        cosmetic: cosmetic(section),
+    }
+}
+
+fn cosmetic(section: &mut Section<'_>) -> Cosmetic {
+    let table = section.optional::<Table>("cosmetic").unwrap_or_default();
+    let path = section.key("cosmetic");
+    let mut cosmetic = Section::new(section.reader(), "rules[].cosmetic", path, table);
+    let definition = Cosmetic {
+        ignore: cosmetic.optional("ignore").unwrap_or_default(),
+        unordered: cosmetic.optional("unordered").unwrap_or_default(),
+    };
+    cosmetic.end();
+    definition
+}
+
+fn limits(reader: &mut Reader, table: Table) -> LimitsDefinition {
+    let mut section = Section::new(reader, "limits", "limits", table);
+    let definition = LimitsDefinition {
+        asks_per_minute: section.optional("asks_per_minute"),
+        pending_per_agent: section.optional("pending_per_agent"),
+        pending_per_owner: section.optional("pending_per_owner"),
+        pending_per_group: section.optional("pending_per_group"),
+        denials_pause: section.optional("denials_pause").map(|table| denials_pause(&mut section, table)),
+        denial_memory: section.optional("denial_memory"),
+        alert_to: section.optional("alert_to"),
+    };
+    section.end();
+    definition
+}
+
+fn denials_pause(section: &mut Section<'_>, table: Table) -> DenialsPause {
+    let default = Limits::default().denials_pause;
+    let path = section.key("denials_pause");
+    let mut pause = Section::new(section.reader(), "limits.denials_pause", path, table);
+    let definition = DenialsPause {
+        count: pause.optional("count").unwrap_or(default.count),
+        within: pause.optional("within").unwrap_or(default.within),
+        pause_for: pause.optional("pause_for").unwrap_or(default.pause_for),
+    };
+    pause.end();
+    definition
+}
+
+impl Kind for DenialMemory {
+    const WANTED: &'static str = "a duration such as \"24h\", or \"forever\"";
+    fn read(value: Value) -> Option<Self> {
+        match value.as_str()? {
+            "forever" => Some(Self::Forever),
+            _ => Duration::read(value).map(Self::For),
+        }
     }
 }
 
 fn preview_of(section: &mut Section<'_>, table: Table) -> PreviewDefinition {
     let path = section.key("preview");
-    let mut preview = Section::new(section.reader(), path, table);
+    let mut preview = Section::new(section.reader(), "rules[].preview", path, table);
     let definition = PreviewDefinition {
         title: preview.optional("title"),
         target: preview.optional("target"),

@@ -12,6 +12,12 @@ use super::reader::{Reader, Section};
 use super::secret::{self, Rules};
 use crate::domain::network::Network;
 
+/// How long a first gated call waits, where the file does not say.
+const HOLD: Duration = Duration::from_secs(25);
+
+/// How long it may wait at most.
+const LONGEST_HOLD: Duration = Duration::from_secs(50);
+
 /// `[server]`.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
@@ -27,6 +33,8 @@ pub struct ServerConfig {
     pub allowed_hosts: Vec<String>,
     /// Origins accepted from browsers.
     pub allowed_origins: Vec<String>,
+    /// How long a first gated call waits for a quick decision.
+    pub hold: Duration,
     /// Proxies in front, whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<Network>,
 }
@@ -44,7 +52,7 @@ pub struct DatabaseConfig {
 
 /// Reads `[server]`; every key has a default.
 pub(super) fn server(reader: &mut Reader, table: Option<Table>) -> Option<ServerConfig> {
-    let mut section = Section::new(reader, "server", table.unwrap_or_default());
+    let mut section = Section::new(reader, "server", "server", table.unwrap_or_default());
     let agents_listen = address(&mut section, "agents_listen", 8080);
     let callbacks_listen = address(&mut section, "callbacks_listen", 8081);
     let admin_listen = address(&mut section, "admin_listen", 9090);
@@ -69,6 +77,10 @@ pub(super) fn server(reader: &mut Reader, table: Option<Table>) -> Option<Server
             "must list origins such as \"https://app.example\", each of them whole",
         );
     }
+    let hold = section.optional("hold").unwrap_or(HOLD);
+    if hold > LONGEST_HOLD {
+        section.fault("hold", "must be from 0s to 50s: many clients give a request up after a minute");
+    }
     let proxies: Vec<String> = section.optional("trusted_proxies").unwrap_or_default();
     let trusted_proxies: Option<Vec<Network>> = proxies.iter().map(|text| text.parse().ok()).collect();
     if trusted_proxies.is_none() {
@@ -76,9 +88,6 @@ pub(super) fn server(reader: &mut Reader, table: Option<Table>) -> Option<Server
             "trusted_proxies",
             "must list addresses or networks such as \"10.0.0.7\" or \"10.0.0.0/8\" (nothing set behind the prefix)",
         );
-    }
-    if section.optional::<Duration>("hold").is_some_and(|hold| !hold.is_zero()) {
-        section.fault("hold", "is not available in this version: remove it, or write \"0s\"");
     }
     section.end();
     Some(ServerConfig {
@@ -88,6 +97,7 @@ pub(super) fn server(reader: &mut Reader, table: Option<Table>) -> Option<Server
         public_url: parsed?,
         allowed_hosts,
         allowed_origins,
+        hold,
         trusted_proxies: trusted_proxies?,
     })
 }
@@ -103,7 +113,7 @@ fn is_origin(text: &str) -> bool {
     rest.is_some_and(is_authority)
 }
 
-fn address(section: &mut Section<'_>, key: &str, port: u16) -> Option<SocketAddr> {
+fn address(section: &mut Section<'_>, key: &'static str, port: u16) -> Option<SocketAddr> {
     let Some(text) = section.optional::<String>(key) else {
         return Some(SocketAddr::from(([127, 0, 0, 1], port)));
     };
@@ -124,7 +134,7 @@ pub(super) fn database(
         reader.fault("database", "is missing: add [database] with url = { env = \"DATABASE_URL\" }");
         return None;
     };
-    let mut section = Section::new(reader, "database", table);
+    let mut section = Section::new(reader, "database", "database", table);
     let url = secret::required(&mut section, "url", Rules::TEXT, environment);
     if let Some(url) = &url {
         let parsed = Url::parse(url.expose_secret()).ok();

@@ -209,18 +209,27 @@ impl Answer {
     }
 }
 
+impl Standing {
+    /// In a few words what it waits for: people while it is pending, the upstream after that.
+    pub fn waiting_for(&self) -> String {
+        if self.state != StateName::Pending {
+            return "Being executed".to_owned();
+        }
+        let missing: Vec<_> = self
+            .approvals
+            .iter()
+            .filter(|entry| entry.got < entry.count)
+            .map(|entry| format!("{} of {}", entry.count - entry.got, entry.group))
+            .collect();
+        format!("Waiting for {}, in {}", missing.join(" and "), self.places.join(" and "))
+    }
+}
+
 fn pending(standing: &Standing) -> String {
-    let missing: Vec<_> = standing
-        .approvals
-        .iter()
-        .filter(|entry| entry.got < entry.count)
-        .map(|entry| format!("{} of {}", entry.count - entry.got, entry.group))
-        .collect();
     format!(
-        " Waiting for {}, in {}. Expires {}.\nCall undersign_approval with action_id={} to wait; when approved, repeat \
+        " {}. Expires {}.\nCall undersign_approval with action_id={} to wait; when approved, repeat \
          this call unchanged with approval_token.",
-        missing.join(" and "),
-        standing.places.join(" and "),
+        standing.waiting_for(),
         clock(standing.deadline),
         standing.action
     )
@@ -231,7 +240,8 @@ pub fn rfc3339(at: OffsetDateTime) -> String {
     at.replace_nanosecond(0).unwrap_or(at).format(&Rfc3339).unwrap_or_default()
 }
 
-fn clock(at: OffsetDateTime) -> String {
+/// A moment of the near future, as texts tell it.
+pub fn clock(at: OffsetDateTime) -> String {
     at.format(format_description!("[hour]:[minute]:[second]Z")).unwrap_or_default()
 }
 

@@ -7,6 +7,7 @@
 //! | what must happen | [`policy`] | the strictest matching rule wins; no team loosens another's |
 //! | who may decide | [`requirement`] | an [`EligibleApprover`](requirement::EligibleApprover) was admitted, people are counted once |
 //! | the parked action | [`action`] | a state has exactly the data of that state |
+//! | the same proposal again | [`cosmetic`] | spelling is set aside, meaning is not; binds nothing |
 //! | the capability | [`token`] | no token before the approval; useless to anyone else |
 //! | what people read | [`preview`], [`card`] | everything that is executed, unambiguously |
 //! | what is recorded | [`audit`] | one event for each change, without reusable secrets |
@@ -18,6 +19,7 @@ pub mod audit;
 pub mod call;
 pub mod canonical;
 pub mod card;
+pub mod cosmetic;
 pub mod digest;
 pub mod duration;
 pub mod ids;

@@ -51,6 +51,12 @@ fn escape(text: &str, shown: impl Fn(char) -> bool) -> String {
     out
 }
 
+/// Whether a character can't be seen, or looks like a space and is none.
+#[must_use]
+pub fn is_invisible(c: char) -> bool {
+    !is_visible(c)
+}
+
 /// Whether a character is seen as itself. A space other than U+0020 looks like one and is not.
 fn is_visible(c: char) -> bool {
     if c == ' ' {

@@ -35,7 +35,7 @@ async fn answer(shared: &Shared, endpoint: Endpoint, request: Request) -> Respon
     if !shared.sites.admit(&parts) {
         return guard::forbidden();
     }
-    let Some(caller) = shared.keys.caller(&parts.headers).cloned() else {
+    let Some(caller) = shared.keys.caller(&parts.headers) else {
         if let Err(wait) = shared.limits.unproven(client(&parts)) {
             return too_many(wait);
         }

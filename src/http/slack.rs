@@ -18,7 +18,8 @@ pub(super) async fn callback(
     Path(app): Path<String>,
     request: Request,
 ) -> Response {
-    let Some(app) = shared.slack.get(&app) else {
+    let apps = shared.slack.load_full();
+    let Some(app) = apps.get(&app) else {
         return plain(StatusCode::NOT_FOUND, "there is no such Slack app");
     };
     let (parts, body) = request.into_parts();

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use sqlx::types::Uuid;
+use time::OffsetDateTime;
 
+use super::error::inconsistent;
 use super::row::{ActionRow, VoteRow};
 use super::{Db, Error, Result, interval};
 use crate::domain::action::{Action, StateName};
@@ -12,7 +14,7 @@ use crate::domain::canonical::canonical;
 use crate::domain::digest::{ActionDigest, Binding, ContentDigest};
 use crate::domain::ids::{ActionId, AgentName, Person, RuleName, Tenant};
 use crate::domain::place::Place;
-use crate::domain::policy::Risk;
+use crate::domain::policy::{Limits, Risk};
 use crate::domain::preview::Preview;
 
 /// An action about to be parked.
@@ -35,8 +37,10 @@ pub struct NewAction<'a> {
     pub expires: Duration,
     /// Time to redeem.
     pub redeem_within: Duration,
-    /// How long an identical denied call stays denied.
-    pub denial_memory: Duration,
+    /// The digest of what the call amounts to.
+    pub cosmetic: [u8; 32],
+    /// What bounds the agent's asking.
+    pub limits: &'a Limits,
     /// The `parked` event.
     pub event: &'a Event,
     /// What of the event is erasable.
@@ -50,8 +54,32 @@ pub enum Parked {
     New,
     /// The same call is live already: no second card.
     Standing(ActionId),
-    /// The same call was denied a short while ago.
+    /// The same call was denied, and that is remembered.
     Denied(ActionId),
+    /// What amounts to the same call was denied, and that is remembered.
+    DeniedRecently(ActionId),
+    /// The agent asks too much: which limit stands against it.
+    Limited(AskLimit),
+}
+
+/// A limit on asking for approvals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AskLimit {
+    /// The agent is paused until then.
+    Paused(Option<OffsetDateTime>),
+    /// `asks_per_minute`.
+    AsksPerMinute,
+    /// `pending_per_agent`.
+    PendingPerAgent,
+    /// `pending_per_owner`.
+    PendingPerOwner,
+    /// `pending_per_group`.
+    PendingPerGroup,
+}
+
+enum Inserted {
+    Parked,
+    Refused(Option<String>),
 }
 
 impl Db {
@@ -64,8 +92,23 @@ impl Db {
         self.expire_content(&new.binding.tenant, new.content).await?;
         // What stands in the way can go away between the two statements; each round meets another row.
         for _ in 0..4 {
-            if self.insert(new).await? {
-                return Ok(Parked::New);
+            let refusal = match self.insert(new).await? {
+                Inserted::Parked => return Ok(Parked::New),
+                Inserted::Refused(refusal) => refusal,
+            };
+            let limit = match refusal.as_deref() {
+                None | Some("standing" | "denied" | "denied_recently") => None,
+                Some("paused") => {
+                    Some(AskLimit::Paused(self.paused_until(&new.binding.tenant, &new.binding.agent).await?))
+                }
+                Some("asks_per_minute") => Some(AskLimit::AsksPerMinute),
+                Some("pending_per_agent") => Some(AskLimit::PendingPerAgent),
+                Some("pending_per_owner") => Some(AskLimit::PendingPerOwner),
+                Some("pending_per_group") => Some(AskLimit::PendingPerGroup),
+                Some(_) => return Err(inconsistent("limits", "limits_admit")),
+            };
+            if let Some(limit) = limit {
+                return Ok(Parked::Limited(limit));
             }
             if let Some(standing) = self.obstacle(new).await? {
                 return Ok(standing);
@@ -74,8 +117,26 @@ impl Db {
         Err(Error::Unavailable)
     }
 
-    async fn insert(&self, new: &NewAction<'_>) -> Result<bool> {
+    /// Until when an agent may ask for nothing.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn paused_until(&self, tenant: &Tenant, agent: &AgentName) -> Result<Option<OffsetDateTime>> {
+        let until = sqlx::query_scalar!(
+            "SELECT until FROM limits
+              WHERE tenant = $1 AND kind = 'agent' AND subject = $2 AND until > clock_timestamp()",
+            tenant.as_str(),
+            agent.as_str(),
+        )
+        .fetch_optional(&self.pool)
+        .await?;
+        Ok(until.flatten())
+    }
+
+    async fn insert(&self, new: &NewAction<'_>) -> Result<Inserted> {
         let b = new.binding;
+        let limits = new.limits;
+        let groups: Vec<String> = b.requirement.groups().map(|group| group.as_str().to_owned()).collect();
         let requirement = bytes(&b.requirement)?;
         let preconditions = bytes(&b.preconditions)?;
         let preview = bytes(new.preview)?;
@@ -85,29 +146,29 @@ impl Db {
         };
         let rules: Vec<String> = new.rules.iter().map(|rule| rule.as_str().to_owned()).collect();
         let post_to: Vec<String> = new.post_to.iter().map(Place::to_string).collect();
-        let parked = sqlx::query_scalar!(
-            r#"WITH a AS (
+        let inserted = sqlx::query!(
+            r#"WITH admitted AS MATERIALIZED (
+                 SELECT limits_admit($2, $3, $4, $27, $14, $28, $23, $29, $30, $31, $32) AS refusal
+               ), a AS (
                  INSERT INTO actions (id, tenant, agent, owner, run, upstream, environment, tool, tool_version,
                    policy_version, requirement, preconditions, arguments, content_digest, action_digest, barred_person,
-                   preview, facts, rules, risk, post_to, expires_at, redeem_within)
+                   preview, facts, rules, risk, post_to, expires_at, redeem_within, asked_groups, cosmetic_digest)
                  SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, '{}'::bytea, $18, $19,
-                   $20, clock_timestamp() + $21::interval, $22
-                  WHERE NOT EXISTS (SELECT FROM actions d
-                         WHERE d.tenant = $2 AND d.content_digest = $14 AND d.state = 'denied'
-                           AND d.decided_at > clock_timestamp() - $23::interval)
+                   $20, clock_timestamp() + $21::interval, $22, $27, $28
+                   FROM admitted WHERE refusal IS NULL
                  ON CONFLICT (tenant, content_digest)
                    WHERE state IN ('pending', 'approved', 'executing', 'outcome_unknown') DO NOTHING
-                 RETURNING id, tenant, post_to, revision
+                 RETURNING id, tenant, agent, post_to, revision
                ), o AS (
-                 INSERT INTO outbox (action_id, tenant, destination, kind, revision)
-                 SELECT a.id, a.tenant, place, 'card', a.revision FROM a, unnest(a.post_to) AS place
+                 INSERT INTO outbox (action_id, tenant, agent, destination, kind, revision, posts)
+                 SELECT a.id, a.tenant, a.agent, place, 'card', a.revision, true FROM a, unnest(a.post_to) AS place
                ), e AS (
                  INSERT INTO audit_events (tenant, action_id, kind, body) SELECT tenant, id, 'parked', $24 FROM a
                  RETURNING id, at
                ), s AS (
                  INSERT INTO audit_subjects (event_id, event_at, subject, salt) SELECT id, at, $25, $26 FROM e
                )
-               SELECT id FROM a"#,
+               SELECT (SELECT id FROM a) AS parked, refusal FROM admitted"#,
             b.action.uuid(),
             b.tenant.as_str(),
             b.agent.as_str(),
@@ -130,32 +191,47 @@ impl Db {
             &post_to,
             interval(new.expires),
             interval(new.redeem_within),
-            interval(new.denial_memory),
+            limits.denial_memory.duration().map(interval),
             &new.event.body(),
             &new.erasable.subject,
             &new.erasable.salt[..],
+            &groups,
+            &new.cosmetic[..],
+            count(limits.asks_per_minute),
+            count(limits.pending_per_agent),
+            limits.pending_per_owner.map(count),
+            limits.pending_per_group.map(count),
         )
-        .fetch_optional(&self.pool)
+        .fetch_one(&self.pool)
         .await?;
-        Ok(parked.is_some())
+        Ok(match inserted.parked {
+            Some(_) => Inserted::Parked,
+            None => Inserted::Refused(inserted.refusal),
+        })
     }
 
     async fn obstacle(&self, new: &NewAction<'_>) -> Result<Option<Parked>> {
         let row = sqlx::query!(
-            r#"SELECT id, state FROM actions
-                WHERE tenant = $1 AND content_digest = $2
-                  AND (state IN ('pending', 'approved', 'executing', 'outcome_unknown')
-                       OR state = 'denied' AND decided_at > clock_timestamp() - $3::interval)
-                ORDER BY state = 'denied', id DESC LIMIT 1"#,
+            r#"SELECT id, state = 'denied' AS "denied!", content_digest = $2 AS "same!" FROM actions
+                WHERE tenant = $1
+                  AND (content_digest = $2 AND state IN ('pending', 'approved', 'executing', 'outcome_unknown')
+                       OR (content_digest = $2 OR cosmetic_digest = $4) AND state = 'denied'
+                          AND ($3::interval IS NULL OR decided_at > clock_timestamp() - $3::interval))
+                ORDER BY state = 'denied', content_digest <> $2, id DESC LIMIT 1"#,
             new.binding.tenant.as_str(),
             &new.content.bytes()[..],
-            interval(new.denial_memory),
+            new.limits.denial_memory.duration().map(interval),
+            &new.cosmetic[..],
         )
         .fetch_optional(&self.pool)
         .await?;
         Ok(row.map(|row| {
             let id = ActionId::from_uuid(row.id);
-            if row.state == "denied" { Parked::Denied(id) } else { Parked::Standing(id) }
+            match (row.denied, row.same) {
+                (false, _) => Parked::Standing(id),
+                (true, true) => Parked::Denied(id),
+                (true, false) => Parked::DeniedRecently(id),
+            }
         }))
     }
 
@@ -214,6 +290,16 @@ impl Db {
     pub async fn cancel(&self, tenant: &Tenant, agent: &AgentName, id: ActionId) -> Result<bool> {
         let event = Event::Cancelled { by: format!("agent {agent}") };
         self.close_action(tenant, Some(agent), id, StateName::Cancelled, None, &event).await
+    }
+
+    /// Withdraws an action for an operator. `false`: it was not pending or approved any more.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn cancel_by_operator(&self, tenant: &Tenant, id: ActionId, name: &str) -> Result<bool> {
+        let by = format!("operator {name}");
+        let event = Event::Cancelled { by: by.clone() };
+        self.close_action(tenant, None, id, StateName::Cancelled, Some(&by), &event).await
     }
 
     /// Voids an action because something that was approved changed. `false`: it was over already.
@@ -316,4 +402,8 @@ impl Db {
 
 pub(super) fn bytes<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
     canonical(value).map_err(|_| Error::Driver("canonical".to_owned()))
+}
+
+fn count(limit: u32) -> i32 {
+    i32::try_from(limit).unwrap_or(i32::MAX)
 }

@@ -84,6 +84,8 @@ impl Claim {
 pub struct Swept {
     /// The action.
     pub action: ActionId,
+    /// Whether the call may have been sent.
+    pub unknown: bool,
 }
 
 /// Time that a claim has beyond its call's limit before it counts as abandoned.
@@ -217,7 +219,7 @@ impl Db {
     pub async fn sweep_intents(&self) -> Result<Vec<Swept>> {
         let unknown = Event::OutcomeUnknown { detail: UnknownDetail::Abandoned.as_str() };
         let not_sent = Event::Failed { detail: "not_sent" };
-        let ids = sqlx::query_scalar!(
+        let swept = sqlx::query!(
             r#"WITH due AS MATERIALIZED (
                  SELECT action_id FROM intents WHERE state = 'claimed' AND deadline <= now()
                   ORDER BY deadline LIMIT 200 FOR UPDATE SKIP LOCKED
@@ -235,13 +237,16 @@ impl Db {
                  INSERT INTO audit_events (tenant, action_id, kind, body)
                  SELECT tenant, id, state, CASE WHEN state = 'failed' THEN $1::bytea ELSE $2::bytea END FROM a
                )
-               SELECT id FROM a"#,
+               SELECT id, state = 'outcome_unknown' AS "unknown!" FROM a"#,
             &not_sent.body(),
             &unknown.body(),
         )
         .fetch_all(&self.pool)
         .await?;
-        Ok(ids.into_iter().map(|id| Swept { action: ActionId::from_uuid(id) }).collect())
+        Ok(swept
+            .into_iter()
+            .map(|row| Swept { action: ActionId::from_uuid(row.id), unknown: row.unknown })
+            .collect())
     }
 
     /// Whether the agent has been handed the token, recorded once.

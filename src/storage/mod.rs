@@ -9,7 +9,10 @@ mod audit;
 mod callbacks;
 mod cards;
 mod error;
+mod examine;
 mod intents;
+mod listing;
+mod notify;
 mod outbox;
 mod row;
 mod votes;
@@ -22,12 +25,15 @@ use sqlx::migrate::{Migrate as _, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, types::PgInterval};
 use sqlx::{ConnectOptions as _, Connection as _};
 
-pub use actions::{NewAction, Parked};
+pub use actions::{AskLimit, NewAction, Parked};
 pub use audit::{ExportCursor, ExportedEvent};
 pub use callbacks::StoredPress;
 pub use cards::{CardRow, PostTarget};
 pub use error::Error;
+pub use examine::Examined;
 pub use intents::{Claim, ClaimRequest, Sending, Swept};
+pub use listing::{Listed, Wanted};
+pub use notify::{Heard, Listener};
 pub use outbox::{Job, JobKind};
 pub use votes::{Ballot, Decided};
 

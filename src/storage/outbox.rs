@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use sqlx::PgPool;
+use sqlx::types::Uuid;
+use sqlx::{PgConnection, PgPool};
 
 use super::error::inconsistent;
 use super::{Db, Result, detached, interval};
@@ -34,6 +35,39 @@ pub enum JobKind {
     Card,
     /// Tell one person something; the detail as it was queued.
     Note(String),
+    /// Tell a channel something that is no card; the text.
+    Alert(String),
+}
+
+struct JobRow {
+    id: i64,
+    action_id: Uuid,
+    tenant: String,
+    destination: String,
+    kind: String,
+    detail: String,
+    revision: i32,
+    attempts: i32,
+}
+
+impl JobRow {
+    fn into_job(self, owner: &str) -> Result<Job> {
+        Ok(Job {
+            id: self.id,
+            owner: owner.to_owned(),
+            attempt: self.attempts,
+            revision: self.revision,
+            action: ActionId::from_uuid(self.action_id),
+            tenant: Tenant::new(self.tenant),
+            place: Place::parse(&self.destination).ok_or(inconsistent("outbox", "destination"))?,
+            kind: match self.kind.as_str() {
+                "card" => JobKind::Card,
+                "note" => JobKind::Note(self.detail),
+                "alert" => JobKind::Alert(self.detail),
+                _ => return Err(inconsistent("outbox", "kind")),
+            },
+        })
+    }
 }
 
 impl Job {
@@ -44,14 +78,62 @@ impl Job {
 }
 
 impl Db {
-    /// Leases due rows for 30 s, `most` of them at the most.
+    /// Leases new messages for 30 s: one for each channel that has had none for a second, over all replicas, from the
+    /// agent whose last one there is longest ago. `most` of them at the most.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn lease_posts(&self, owner: &str, most: i64) -> Result<Vec<Job>> {
+        let rows = sqlx::query_as!(
+            JobRow,
+            r#"WITH free AS MATERIALIZED (
+                 SELECT DISTINCT o.destination FROM outbox o
+                  WHERE o.posts AND o.not_before <= now()
+                    AND NOT EXISTS (SELECT FROM limits l WHERE l.tenant = '' AND l.kind = 'channel'
+                                       AND l.subject = o.destination AND l.until > clock_timestamp())
+                  LIMIT $2
+               ), pick AS MATERIALIZED (
+                 SELECT p.id, p.tenant, p.agent, f.destination FROM free f CROSS JOIN LATERAL (
+                   SELECT o.id, o.tenant, o.agent FROM outbox o
+                     LEFT JOIN limits t ON t.tenant = o.tenant AND t.kind = 'turn'
+                          AND t.subject = o.destination || ' ' || o.agent
+                    WHERE o.posts AND o.destination = f.destination AND o.not_before <= now()
+                    ORDER BY t.until NULLS FIRST, o.id LIMIT 1
+                 ) AS p
+               ), slot AS (
+                 INSERT INTO limits (tenant, kind, subject, until)
+                 SELECT '', 'channel', destination, clock_timestamp() + interval '1 second' FROM pick ORDER BY destination
+                 ON CONFLICT (tenant, kind, subject) DO UPDATE SET until = excluded.until
+                  WHERE limits.until <= clock_timestamp()
+                 RETURNING subject
+               ), turn AS (
+                 INSERT INTO limits (tenant, kind, subject, until)
+                 SELECT p.tenant, 'turn', p.destination || ' ' || p.agent, clock_timestamp()
+                   FROM pick p JOIN slot s ON s.subject = p.destination ORDER BY p.tenant, p.destination
+                 ON CONFLICT (tenant, kind, subject) DO UPDATE SET until = excluded.until
+               )
+               UPDATE outbox o SET attempts = attempts + 1, lease_owner = $1,
+                      not_before = clock_timestamp() + interval '30 seconds'
+                 FROM pick p JOIN slot s ON s.subject = p.destination
+                WHERE o.id = p.id AND o.not_before <= now()
+               RETURNING o.id, o.action_id, o.tenant, o.destination, o.kind, o.detail, o.revision, o.attempts"#,
+            owner,
+            most,
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        rows.into_iter().map(|row| row.into_job(owner)).collect()
+    }
+
+    /// Leases due edits and notes for 30 s, `most` of them at the most.
     ///
     /// # Errors
     /// The database.
     pub async fn lease_jobs(&self, owner: &str, most: i64) -> Result<Vec<Job>> {
-        let rows = sqlx::query!(
+        let rows = sqlx::query_as!(
+            JobRow,
             "WITH c AS MATERIALIZED (
-               SELECT id FROM outbox WHERE not_before <= now() ORDER BY not_before, id LIMIT $2
+               SELECT id FROM outbox WHERE not_before <= now() AND NOT posts ORDER BY not_before, id LIMIT $2
                 FOR UPDATE SKIP LOCKED
              )
              UPDATE outbox o SET attempts = attempts + 1, lease_owner = $1,
@@ -63,20 +145,24 @@ impl Db {
         )
         .fetch_all(&self.pool)
         .await?;
-        rows.into_iter()
-            .map(|row| {
-                Ok(Job {
-                    id: row.id,
-                    owner: owner.to_owned(),
-                    attempt: row.attempts,
-                    revision: row.revision,
-                    action: ActionId::from_uuid(row.action_id),
-                    tenant: Tenant::new(row.tenant),
-                    place: Place::parse(&row.destination).ok_or(inconsistent("outbox", "destination"))?,
-                    kind: if row.kind == "note" { JobKind::Note(row.detail) } else { JobKind::Card },
-                })
-            })
-            .collect()
+        rows.into_iter().map(|row| row.into_job(owner)).collect()
+    }
+
+    /// Queues a message about an action to every one of these places.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn queue_alert(
+        &self,
+        action: ActionId,
+        tenant: &Tenant,
+        places: &[Place],
+        text: &str,
+    ) -> Result<()> {
+        if places.is_empty() {
+            return Ok(());
+        }
+        queue_alert(&mut *self.pool.acquire().await?, action, tenant, places, text).await
     }
 
     /// Takes a finished row off, unless a newer revision was queued meanwhile: that one is then due at once.
@@ -98,7 +184,7 @@ impl Db {
             // A statement of its own, with eyes of its own: what was queued while the first one waited for the row would
             // be invisible to a second half of it.
             sqlx::query!(
-                "UPDATE outbox SET not_before = clock_timestamp(), attempts = 0
+                "UPDATE outbox SET not_before = clock_timestamp(), attempts = 0, posts = false
                   WHERE id = $1 AND lease_owner = $2 AND attempts = $3 AND revision > $4",
                 job.id,
                 job.owner,
@@ -151,6 +237,30 @@ impl Db {
         .fetch_one(&self.pool)
         .await?)
     }
+}
+
+/// Queues a message about an action, in a transaction of the caller's.
+pub(super) async fn queue_alert(
+    connection: &mut PgConnection,
+    action: ActionId,
+    tenant: &Tenant,
+    places: &[Place],
+    text: &str,
+) -> Result<()> {
+    let places: Vec<String> = places.iter().map(Place::to_string).collect();
+    sqlx::query!(
+        "INSERT INTO outbox (action_id, tenant, agent, destination, kind, detail, posts)
+         SELECT a.id, a.tenant, a.agent, place, 'alert', $4, true FROM actions a, unnest($3::text[]) AS place
+          WHERE a.id = $1 AND a.tenant = $2
+         ON CONFLICT (action_id, destination, kind, detail) DO NOTHING",
+        action.uuid(),
+        tenant.as_str(),
+        &places,
+        text,
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
 }
 
 async fn give_up(pool: PgPool, job: Job, error: String) -> Result<bool> {

@@ -6,11 +6,15 @@ use sqlx::{PgConnection, PgPool};
 
 use super::actions::bytes;
 use super::error::inconsistent;
-use super::{Db, Result, detached};
+use super::outbox::queue_alert;
+use super::{Db, Result, detached, interval};
 use crate::domain::action::StateName;
 use crate::domain::audit::Event;
 use crate::domain::digest::ActionDigest;
-use crate::domain::ids::{ActionId, GroupName, Person, Tenant};
+use crate::domain::duration::human;
+use crate::domain::ids::{ActionId, AgentName, GroupName, Person, Tenant};
+use crate::domain::place::Place;
+use crate::domain::policy::DenialsPause;
 use crate::domain::press::{Press, Verdict};
 use crate::domain::requirement::{EligibleApprover, Requirement, Tally, tally};
 use crate::domain::token::Nonce;
@@ -27,6 +31,10 @@ pub struct Ballot {
     pub press: Press,
     /// Fresh random bytes: written only if this vote meets the requirement.
     pub nonce: Nonce,
+    /// When denials pause the agent.
+    pub pause: DenialsPause,
+    /// Where a pause is told.
+    pub alert_to: Vec<Place>,
 }
 
 /// What a vote came to.
@@ -56,6 +64,7 @@ struct Locked {
     requirement: Requirement,
     digest: ActionDigest,
     barred: String,
+    agent: String,
 }
 
 impl Db {
@@ -112,7 +121,7 @@ async fn decide_in(tx: &mut PgConnection, ballot: &Ballot) -> Result<Decided> {
 
 async fn lock(tx: &mut PgConnection, ballot: &Ballot) -> Result<Option<Locked>> {
     let row = sqlx::query!(
-        "SELECT state, requirement, action_digest, barred_person FROM actions WHERE id = $1 AND tenant = $2
+        "SELECT state, requirement, action_digest, barred_person, agent FROM actions WHERE id = $1 AND tenant = $2
           FOR NO KEY UPDATE",
         ballot.action.uuid(),
         ballot.tenant.as_str(),
@@ -127,6 +136,7 @@ async fn lock(tx: &mut PgConnection, ballot: &Ballot) -> Result<Option<Locked>> 
             digest: ActionDigest::from_stored(&row.action_digest)
                 .ok_or(inconsistent("actions", "action_digest"))?,
             barred: row.barred_person,
+            agent: row.agent,
         })
     })
     .transpose()
@@ -202,7 +212,37 @@ async fn deny(tx: &mut PgConnection, ballot: &Ballot, locked: &Locked) -> Result
     .await?;
     let revoked = locked.state == StateName::Approved;
     append(tx, ballot, &Event::Denied { person: ballot.approver.person().clone(), revoked }).await?;
+    pause(tx, ballot, locked).await?;
     Ok(Decided::Denied { revoked })
+}
+
+/// Pauses the agent when this denial is one too many. Takes the lock by which its asks take turns, so that an identical
+/// call that is being parked sees the denial.
+async fn pause(tx: &mut PgConnection, ballot: &Ballot, locked: &Locked) -> Result<()> {
+    let DenialsPause { count, within, pause_for } = ballot.pause;
+    let paused = sqlx::query_scalar!(
+        r#"SELECT limits_pause($1, $2, $3, $4, $5) AS "paused!""#,
+        ballot.tenant.as_str(),
+        locked.agent,
+        i32::try_from(count).unwrap_or(i32::MAX),
+        interval(within),
+        interval(pause_for),
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    if !paused {
+        return Ok(());
+    }
+    let agent = AgentName::new(locked.agent.clone());
+    let text = format!(
+        "Agent {agent} of {} is paused for {}: {count} denials within {}. It may ask for no approval until then; what is \
+         pending stays pending.",
+        ballot.tenant,
+        human(pause_for),
+        human(within),
+    );
+    append(tx, ballot, &Event::Paused { agent, reason: "denials", seconds: pause_for.as_secs() }).await?;
+    queue_alert(tx, ballot.action, &ballot.tenant, &ballot.alert_to, &text).await
 }
 
 /// Records the vote; a deny replaces an approve, nothing replaces a deny. `false`: it was there already.

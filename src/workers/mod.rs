@@ -20,6 +20,8 @@ pub struct Beats {
     pub inbox: Duration,
     /// Deadlines and abandoned claims.
     pub sweep: Duration,
+    /// Decisions that nothing told of.
+    pub look: Duration,
     /// Forgetting old presses.
     pub forget: Duration,
 }
@@ -30,6 +32,7 @@ impl Default for Beats {
             outbox: Duration::from_millis(250),
             inbox: Duration::from_secs(1),
             sweep: Duration::from_millis(500),
+            look: Duration::from_secs(2),
             forget: Duration::from_secs(600),
         }
     }
@@ -56,6 +59,12 @@ pub async fn run(app: App, beats: Beats, stop: CancellationToken) -> Result<(), 
         let app = a.clone();
         async move { app.sweep().await }
     }));
+    let a = app.clone();
+    loops.spawn(beat("look", beats.look, stop.clone(), move || {
+        let app = a.clone();
+        async move { app.look_for_waiters().await }
+    }));
+    loops.spawn(hear(app.clone(), stop.clone()));
     loops.spawn(beat("forget", beats.forget, stop.clone(), move || {
         let app = app.clone();
         async move { app.forget_presses().await.map(|_| 0) }
@@ -67,6 +76,21 @@ pub async fn run(app: App, beats: Beats, stop: CancellationToken) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// Hears what other replicas decide. What is missed while there is no connection, the slow look finds.
+async fn hear(app: App, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        let Err(error) = tokio::select! {
+            () = stop.cancelled() => return,
+            ended = app.hear_changes() => ended,
+        };
+        tracing::warn!(%error, "other replicas are not heard; waiting agents are looked after more slowly");
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(Duration::from_secs(1)) => {}
+        }
+    }
 }
 
 /// One loop: again at once while there is work, after the beat otherwise.

@@ -42,7 +42,7 @@ pub const MAL: &str = "U0MAL00001";
 /// In the group by name, but a guest.
 pub const GIL: &str = "U0GIL00001";
 
-pub const SIGNING_SECRET: &str = "8f742231b10e8888abcd99yyyzzz85a5";
+pub const SIGNING_SECRET: &str = "3c59dc048e8850243be8079a5c74d079";
 const BOT_TOKEN: &str = "xoxb-harness-0123456789";
 
 /// The key of `acme`'s `support-bot`.
@@ -111,6 +111,10 @@ approvers = [{ group = "deployers", count = 1 }]
 post_to = ["slack:main/C0PAY00001"]
 "#;
 
+/// Far beyond what a test asks for, unless it is about limits.
+pub const NO_LIMITS: &str = "\n[limits]\nasks_per_minute = 100000\npending_per_agent = 100000\n\
+    denials_pause = { count = 1000, within = \"1m\", pause_for = \"1m\" }\n";
+
 /// The refund that needs approval in every world.
 pub fn refund() -> Value {
     serde_json::json!({ "order_id": "A-17", "amount_cents": 12_000 })
@@ -160,10 +164,11 @@ impl World {
         world
     }
 
-    /// Replaces the policy of `acme`; a replica started afterwards has it.
+    /// Replaces the policy of both tenants; a replica started afterwards has it. Rules without `[limits]` get none.
     pub fn write_policy(&self, rules: &str) {
-        self.write("policy/acme/team.toml", &format!("{rules}\n{PEOPLE}"));
-        self.write("policy/globex/team.toml", &format!("{rules}\n{PEOPLE}"));
+        let limits = if rules.contains("[limits]") { "" } else { NO_LIMITS };
+        self.write("policy/acme/team.toml", &format!("{rules}\n{limits}\n{PEOPLE}"));
+        self.write("policy/globex/team.toml", &format!("{rules}\n{limits}\n{PEOPLE}"));
     }
 
     pub fn config(&self) -> String {
@@ -187,7 +192,7 @@ impl World {
         };
         format!(
             "[server]\nagents_listen = \"127.0.0.1:0\"\ncallbacks_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
-             public_url = \"http://127.0.0.1:8080\"\n\
+             public_url = \"http://127.0.0.1:8080\"\nhold = \"0s\"\n\
              [database]\nurl = {{ env = \"DATABASE_URL\" }}\nmax_connections = 12\n\
              [[token_keys]]\nid = \"k1\"\nsecret = {{ file = \"secrets/k1\" }}\n\
              [slack.main]\nteam_id = \"{TEAM}\"\napp_id = \"{APP}\"\nsigning_secret = {{ env = \"SLACK_SIGNING_SECRET\" }}\n\
@@ -203,6 +208,12 @@ impl World {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, content).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
+    /// One more upstream of `acme`; a replica started afterwards has it.
+    pub fn add_upstream(&self, name: &str, url: &str) {
+        let upstream = format!("[tenants.acme.upstreams.{name}]\nurl = \"{url}\"\n");
+        self.write("undersign.toml", &(self.read("undersign.toml") + &upstream));
     }
 
     pub fn read(&self, path: &str) -> String {
@@ -228,6 +239,27 @@ impl World {
         ]
     }
 
+    /// Where the world's database is.
+    pub fn database_url(&self) -> String {
+        self.database_url.clone()
+    }
+
+    /// The configuration from the files as they are now.
+    pub fn load(&self) -> Result<undersign::config::Config, undersign::config::LoadError> {
+        let environment = self.environment();
+        let lookup = move |name: &str| {
+            environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone())
+        };
+        undersign::config::load_with(&self.config_path(), &lookup)
+    }
+
+    /// Has every replica reload the files as they are now.
+    pub async fn reload(&self) {
+        for replica in &self.replicas {
+            replica.reload(self.load()).await;
+        }
+    }
+
     /// One more replica on the same database, from the files as they are now.
     pub async fn add_replica(&mut self) {
         self.add_replica_with(Tuning::default()).await;
@@ -235,12 +267,7 @@ impl World {
 
     /// The same with other limits.
     pub async fn add_replica_with(&mut self, tuning: Tuning) {
-        let environment = self.environment();
-        let lookup = move |name: &str| {
-            environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone())
-        };
-        let config = undersign::config::load_with(&self.config_path(), &lookup)
-            .unwrap_or_else(|error| panic!("the configuration is refused: {error}"));
+        let config = self.load().unwrap_or_else(|error| panic!("the configuration is refused: {error}"));
         let service = Service::start_with(config, tuning).await;
         self.replicas.push(service.unwrap_or_else(|error| panic!("{error}")));
     }

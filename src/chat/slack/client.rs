@@ -72,6 +72,14 @@ impl Messenger for SlackMessenger {
         self.call("chat.postEphemeral", &message).await.map(drop)
     }
 
+    async fn tell(&self, place: &Place, text: &str) -> Result<(), PostError> {
+        let content = Content { blocks: blocks::note(text), text: blocks::escaped(text) };
+        let mut message = message(&place.channel, &content);
+        message["unfurl_links"] = json!(false);
+        message["unfurl_media"] = json!(false);
+        self.call("chat.postMessage", &message).await.map(drop)
+    }
+
     async fn permalink(&self, place: &Place, message: &str) -> Option<String> {
         let arguments = [("channel", place.channel.as_str()), ("message_ts", message)];
         match self.api.get("chat.getPermalink", &arguments).await {

@@ -48,7 +48,7 @@ reversible = "no"
 "#;
 
 fn known() -> Known {
-    Known { slack: ["main".into()].into(), upstreams: ["shop".into()].into() }
+    Known { slack: ["main".into()].into(), upstreams: ["shop".into()].into(), ..Known::default() }
 }
 
 /// A directory of policy files that is gone afterwards.
@@ -131,7 +131,6 @@ fn keys_of_other_versions_are_refused_by_name() {
         "preconditions = { unchanged = ['/order/version'] }",
         "reconcile = { fact = 'order' }",
         "undo = { tool = 'shop/cancel_refund' }",
-        "cosmetic = { ignore = ['/note'] }",
     ];
     let mut texts: Vec<String> = of_a_rule
         .iter()
@@ -142,7 +141,6 @@ fn keys_of_other_versions_are_refused_by_name() {
         ("[people.ben]", "subjects = ['ana@acme.example']"),
         ("[people.ben]", "totp = { file = 'x' }"),
         ("[[rules]]", "discord_roles = ['ops/1']"),
-        ("[[rules]]", "[limits]\nalert_to = ['slack:main/C0SEC']"),
         ("[[rules]]", "[[caps]]\nname = 'refunds'"),
     ] {
         texts.push(TEAM.replacen(before, &format!("{key}\n{before}"), 1));
@@ -167,12 +165,10 @@ fn keys_of_other_versions_are_refused_by_name() {
     team.toml: rules.large-refunds.preconditions: is not available in this version: remove it
     team.toml: rules.large-refunds.reconcile: is not available in this version: remove it
     team.toml: rules.large-refunds.undo: is not available in this version: remove it
-    team.toml: rules.large-refunds.cosmetic: is not available in this version: remove it
     team.toml: people.ana.discord: is not available in this version: remove it
     team.toml: people.ana.subjects: is not available in this version: remove it
     team.toml: people.ana.totp: is not available in this version: remove it
     team.toml: groups.payments.discord_roles: is not available in this version: remove it
-    team.toml: limits: is not available in this version: remove it
     team.toml: caps: is not available in this version: remove it
     team.toml: rules.large-refunds.preview.must_show: is not available in this version: remove it
     team.toml: rules.large-refunds.preview.redact: is not available in this version: remove it
@@ -200,9 +196,9 @@ fn the_faults_of_all_files_come_at_once() {
     std::fs::create_dir(directory.0.join("e.toml")).unwrap();
     insta::assert_snapshot!(directory.load().unwrap_err(), @r#"
     DIR/b.toml: rules.large-refunds.risk: must be "medium" or "high"
-    DIR/c.toml: line 2 is not TOML
+    DIR/c.toml: line 2 is not TOML: string values must be quoted, expected literal string
     DIR/e.toml: can't be read: is a directory
-    DIR/a.toml: groups.empty: is empty, and nobody could approve: add people = ["…"] or slack_usergroups = ["installation/S…"]
+    DIR/a.toml: groups.empty: is empty, and nobody could approve: add people = ["…"] or slack_usergroups = ["NAME/S…"]
     DIR/b.toml: rules.large-refunds.expires: must be from 10s to 24h
     DIR/d.toml: rules.read-only: is defined in DIR/b.toml already: keep one of the two
     DIR/d.toml: rules.read-only.tools: is empty: name tools as "upstream/tool"; '*' stands for any text without '/'
@@ -254,16 +250,16 @@ fn every_fault_of_a_file_is_named_at_once() {
     insta::assert_snapshot!(lines.join("\n"), @r#"
     team.toml: thresholds.cap: must be a number
     team.toml: color: is not a known key: remove it, or correct its spelling
-    team.toml: people.ana.slack: must be a list
+    team.toml: people.ana.slack: must be a list of strings, such as ["main/U0ANA"]
     team.toml: people.ana.totp: is not available in this version: remove it
-    team.toml: rules[0].name: is missing: every rule needs a name of its own
+    team.toml: rules[0].name: is missing: every rule needs a name of its own, such as name = "large-refunds"
     team.toml: rules.r.step_up: is not available in this version: remove it
     team.toml: rules.r.decision: must be "allow", "require_approval" or "deny"
-    team.toml: rules.s.tools: is missing: it must be a list
+    team.toml: rules.s.tools: is missing: add tools = ["shop/refund_order"]
     team.toml: rules.s.risk: must be "medium" or "high"
-    team.toml: rules.s.approvers.group: is missing: it must be a string
-    team.toml: rules.s.approvers.gruop: is not a known key: remove it, or correct its spelling
-    team.toml: rules.s.post_to: is missing: it must be a list
+    team.toml: rules.s.approvers.group: is missing: add group = "payments"
+    team.toml: rules.s.approvers.gruop: is not a known key: did you mean group?
+    team.toml: rules.s.post_to: is missing: add post_to = ["slack:main/C0PAY"]
     team.toml: rules.s.expires: must be a duration such as "25s", "10m" or "24h"
     team.toml: rules.s.preview.must_show: is not available in this version: remove it
     team.toml: rules.t.expires: means nothing with decision = "allow": remove it
@@ -274,7 +270,10 @@ fn every_fault_of_a_file_is_named_at_once() {
 fn broken_toml_names_its_line_and_not_its_content() {
     let (definition, faults) = read("team.toml", "a = 1\nsecret = hunter2");
     assert_eq!(definition, None);
-    assert_eq!(faults[0].to_string(), "team.toml: line 2 is not TOML");
+    assert_eq!(
+        faults[0].to_string(),
+        "team.toml: line 2 is not TOML: string values must be quoted, expected literal string"
+    );
 }
 
 #[test]
@@ -284,4 +283,67 @@ fn critical_is_refused_as_long_as_nothing_asks_a_second_time() {
     let (_, faults) = super::read("team.toml", text);
     assert_eq!(faults.len(), 1);
     assert!(faults[0].message.contains("asks each approver a second time"), "{}", faults[0]);
+}
+
+#[test]
+fn limits_are_read_and_their_faults_say_what_to_write() {
+    let mut said = String::new();
+    for (at, limits) in [
+        "asks_per_minute = 0",
+        "asks_per_minute = \"many\"",
+        "pending_per_group = 2000000",
+        "denial_memory = \"always\"",
+        "denial_memory = \"400d\"",
+        "denial_memory = \"forever\"",
+        "denials_pause = { count = 0 }",
+        "denials_pause = { count = 3, whithin = \"10m\" }",
+        "alert_to = [\"slack:other/C0SEC\"]",
+        "alert_to = [\"#security\"]",
+        "alert_to = [\"slack:main/C0SEC\"]",
+        "pending = 3",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let text = TEAM.replacen("[[rules]]", &format!("[limits]\n{limits}\n[[rules]]"), 1);
+        let directory = Directory::new(&format!("limits-{at}"), &[("team.toml", &text)]);
+        let fault = directory.load().err().unwrap_or_else(|| "accepted".to_owned());
+        writeln!(said, "{limits}\n  -> {}", fault.trim_start_matches("DIR/")).unwrap();
+    }
+    insta::assert_snapshot!(said, @r##"
+    asks_per_minute = 0
+      -> team.toml: limits.asks_per_minute: must be from 1 to 1000000
+    asks_per_minute = "many"
+      -> team.toml: limits.asks_per_minute: must be a whole number, such as 5
+    pending_per_group = 2000000
+      -> team.toml: limits.pending_per_group: must be from 1 to 1000000
+    denial_memory = "always"
+      -> team.toml: limits.denial_memory: must be a duration such as "24h", or "forever"
+    denial_memory = "400d"
+      -> team.toml: limits.denial_memory: must be at most 366 days, or "forever"
+    denial_memory = "forever"
+      -> accepted
+    denials_pause = { count = 0 }
+      -> team.toml: limits.denials_pause: must have a count from 1 to 1000 and times of more than 0s
+    denials_pause = { count = 3, whithin = "10m" }
+      -> team.toml: limits.denials_pause.whithin: is not a known key: did you mean within?
+    alert_to = ["slack:other/C0SEC"]
+      -> team.toml: limits.alert_to: there is no installation 'other': add [slack.other] to the server's configuration
+    alert_to = ["#security"]
+      -> team.toml: limits.alert_to: '#security' is not a place: write "slack:NAME/C…", the name of [slack.NAME] and the channel's id
+    alert_to = ["slack:main/C0SEC"]
+      -> accepted
+    pending = 3
+      -> team.toml: limits.pending: is not a known key: remove it, or correct its spelling
+    "##);
+}
+
+#[test]
+fn a_limit_is_set_in_one_file() {
+    let other = "[limits]\nasks_per_minute = 7\n";
+    let team = TEAM.replacen("[[rules]]", "[limits]\nasks_per_minute = 5\n[[rules]]", 1);
+    let faults = Directory::new("twice", &[("a.toml", &team), ("b.toml", other)]).load().unwrap_err();
+    insta::assert_snapshot!(faults, @r#"
+    DIR/b.toml: limits.asks_per_minute: is set in DIR/a.toml already: keep one of the two
+    "#);
 }

@@ -32,7 +32,7 @@ impl Policy {
                 None => true,
                 // What can't be evaluated counts against the call.
                 Some(when) => when
-                    .holds(facts.get_or_init(|| Facts::of(&self.tenant, &self.thresholds, call)))
+                    .evaluate(facts.get_or_init(|| Facts::of(&self.tenant, &self.thresholds, call)))
                     .unwrap_or(!matches!(rule.effect, Effect::Allow)),
             })
             .collect();
@@ -81,7 +81,7 @@ impl Policy {
     ///
     /// None names a tool that ends in `..`: the set of patterns takes names for paths of files, where that is no name
     /// of a file, and would leave out rules that deny.
-    fn naming(&self, upstream: &UpstreamName, tool: &ToolName) -> Vec<&Rule> {
+    pub(super) fn naming(&self, upstream: &UpstreamName, tool: &ToolName) -> Vec<&Rule> {
         if tool.as_str().rsplit('/').next() == Some("..") {
             return Vec::new();
         }
@@ -107,12 +107,14 @@ impl Policy {
             redeem_within: first.redeem_within,
             policy_version: self.version(asking, call),
             templates: asking.iter().map(|(_, approval)| approval.templates.clone()).collect(),
+            cosmetic: first.cosmetic.clone(),
         };
         for (_, approval) in asking {
             gate.risk = gate.risk.max(approval.risk);
             gate.requirement = gate.requirement.merge(approval.requirement.clone());
             gate.expires = gate.expires.min(approval.expires);
             gate.redeem_within = gate.redeem_within.min(approval.redeem_within);
+            gate.cosmetic = gate.cosmetic.merge(&approval.cosmetic);
             for place in &approval.post_to {
                 if !gate.post_to.contains(place) {
                     gate.post_to.push(place.clone());

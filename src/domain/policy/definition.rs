@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Risk;
+use super::{DenialMemory, DenialsPause, Risk};
+use crate::domain::cosmetic::Cosmetic;
 
 /// One team's file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -18,6 +19,27 @@ pub struct Definition {
     pub groups: BTreeMap<String, GroupDefinition>,
     /// `[[rules]]`.
     pub rules: Vec<RuleDefinition>,
+    /// `[limits]`.
+    pub limits: LimitsDefinition,
+}
+
+/// `[limits]`: what this file sets.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct LimitsDefinition {
+    /// New approvals an agent may ask for within a minute.
+    pub asks_per_minute: Option<u32>,
+    /// Actions of one agent that may be pending.
+    pub pending_per_agent: Option<u32>,
+    /// Actions of one owner's agents that may be pending.
+    pub pending_per_owner: Option<u32>,
+    /// Actions that may be pending with one group.
+    pub pending_per_group: Option<u32>,
+    /// When denials pause an agent.
+    pub denials_pause: Option<DenialsPause>,
+    /// How long a denial is remembered.
+    pub denial_memory: Option<DenialMemory>,
+    /// Where pauses, foreign tokens and unknown outcomes are told.
+    pub alert_to: Option<Vec<String>>,
 }
 
 /// `[people.NAME]`.
@@ -78,6 +100,8 @@ pub struct ApprovalDefinition {
     pub redeem_within: Duration,
     /// `[rules.preview]`.
     pub preview: PreviewDefinition,
+    /// `[rules.cosmetic]`.
+    pub cosmetic: Cosmetic,
 }
 
 /// `[rules.preview]`: MiniJinja templates.

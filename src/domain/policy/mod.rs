@@ -4,7 +4,10 @@
 mod compile;
 mod decide;
 mod definition;
+mod explain;
 mod expression;
+mod limits;
+mod lint;
 mod template;
 mod view;
 
@@ -15,6 +18,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::cosmetic::Cosmetic;
 use super::digest::PolicyVersion;
 use super::ids::{AgentName, GroupName, Installation, Person, RuleName, Tenant, ToolName, UpstreamName};
 use super::place::{Account, Place};
@@ -23,6 +27,8 @@ use super::requirement::Requirement;
 pub use compile::{Fault, Known, certain_faults, compile};
 pub use decide::Offer;
 pub use definition::*;
+pub use explain::{Held, RuleTrace};
+pub use limits::{DenialMemory, DenialsPause, Limits};
 pub use template::PreviewTemplates;
 pub use view::{ApprovalView, RuleView};
 
@@ -121,6 +127,8 @@ pub struct Gate {
     pub policy_version: PolicyVersion,
     /// The rules' preview templates, in the order of the rules.
     pub templates: Vec<Arc<PreviewTemplates>>,
+    /// What of the arguments carries no meaning to any of the rules.
+    pub cosmetic: Cosmetic,
 }
 
 /// Who belongs to a group.
@@ -143,6 +151,7 @@ pub struct Policy {
     /// Every pattern of every rule in one set; `owners` says which rule a pattern is of.
     matcher: globset::GlobSet,
     owners: Vec<usize>,
+    limits: Limits,
     source: Value,
 }
 
@@ -178,6 +187,11 @@ impl Policy {
     /// The whole policy in normalised JSON, for the `policy_loaded` event and `check`.
     pub fn source(&self) -> &Value {
         &self.source
+    }
+
+    /// The limits.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// The thresholds, for templates.

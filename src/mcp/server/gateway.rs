@@ -2,20 +2,22 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::request::Parts;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation, ListToolsResult,
+    CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ListToolsResult,
     PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::Value;
 
+use super::hold::hold;
 use super::names::Endpoint;
 use super::own::{self, Ask};
-use super::{offer, reply};
+use super::{offer, passing, reply};
 use crate::app::{App, Caller, Reply, ToolCall};
 use crate::domain::answer::{Answer, Code};
 use crate::domain::ids::UpstreamName;
@@ -40,13 +42,15 @@ pub(super) struct Gateway(Arc<Inner>);
 struct Inner {
     app: App,
     endpoint: Endpoint,
+    /// How long a first gated call waits for a quick decision.
+    hold: Duration,
     /// The tools as they were last listed: rmcp checks `Mcp-Param-*` headers against them.
     advertised: RwLock<HashMap<String, Tool>>,
 }
 
 impl Gateway {
-    pub(super) fn new(app: App, endpoint: Endpoint) -> Self {
-        Self(Arc::new(Inner { app, endpoint, advertised: RwLock::default() }))
+    pub(super) fn new(app: App, endpoint: Endpoint, hold: Duration) -> Self {
+        Self(Arc::new(Inner { app, endpoint, hold, advertised: RwLock::default() }))
     }
 
     async fn listed(&self, caller: &Caller) -> Vec<Tool> {
@@ -70,35 +74,46 @@ impl Gateway {
         &self,
         request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResult, ErrorData> {
+    ) -> Result<CallToolResponse, ErrorData> {
         let Inner { app, endpoint, .. } = &*self.0;
         let caller = caller(context)?;
         if let Some(ask) = own::ask(&request.name, request.arguments.as_ref()) {
             let answer = match ask {
-                Ask::Approval { action_id, wait } => tokio::select! {
-                    answer = app.approval(caller, &action_id, wait) => answer,
-                    // The client is gone: nobody reads this.
-                    () = context.ct.cancelled() => Answer::plain(Code::Unavailable),
-                },
+                Ask::Approval { action_id, wait } => {
+                    let now = app.approval(caller, &action_id, Duration::ZERO).await;
+                    hold(app, caller, now, wait, context).await
+                }
                 Ask::Cancel { action_id } => app.cancel(caller, &action_id).await,
                 Ask::Unreadable => Answer::plain(Code::InvalidArguments)
                     .detail("action_id must be a string, wait_seconds a number from 0 to 50."),
             };
-            return Ok(reply::ours(&answer, false));
+            return Ok(reply::ours(&answer, false).into());
         }
         let Some((upstream, tool)) = endpoint.resolve(&request.name) else {
             return Err(reply::unknown_tool(&request.name));
         };
         let RawArguments(arguments) = extension::<RawArguments>(context)?.clone();
         let meta = &context.meta.0.0;
+        let (passing, reports) = passing::take(&request, context, is_modern(context));
         let call = ToolCall {
             upstream,
             tool,
             arguments,
             token: meta.get(TOKEN_META).cloned(),
             run: meta.get(RUN_META).and_then(Value::as_str).map(str::to_owned),
+            passing,
         };
-        let said: Reply = app.call(caller, call).await;
+        let work = app.call(caller, call);
+        let said = match reports {
+            Some(reports) => reports.during(work).await,
+            None => work.await,
+        };
+        let said = match said {
+            Reply::Answer(answer) if answer.code == Code::ApprovalPending => {
+                hold(app, caller, *answer, self.0.hold, context).await.into()
+            }
+            said => said,
+        };
         reply::call(said, &request.name)
     }
 }
@@ -132,11 +147,15 @@ impl ServerHandler for Gateway {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let mut result = self.call(request, &context).await?;
+        let mut response = self.call(request, &context).await?;
         if is_modern(&context) {
-            reply::sign(&mut result.meta);
+            match &mut response {
+                CallToolResponse::Complete(result) => reply::sign(&mut result.meta),
+                CallToolResponse::InputRequired(asked) => reply::sign(&mut asked.meta),
+                _ => {}
+            }
         }
-        Ok(result.into())
+        Ok(response)
     }
 }
 

@@ -1,18 +1,21 @@
 //! The server that agents talk to: one rmcp service for each tenant and endpoint.
 //!
 //! Keeps true: the tenant comes from the credential, and a service of one tenant is never asked for another; every tool
-//! call goes through [`App::call`], whatever its name; an answer of ours has no `structuredContent` (MCP.md 4.3). Not for
-//! waiting: nothing here holds a request open but `undersign_approval`.
+//! call goes through [`App::call`], whatever its name; an answer of ours has no `structuredContent` (MCP.md 4.3); a held
+//! request never executes anything.
 
 mod gateway;
+mod hold;
 mod names;
 mod offer;
 mod own;
+mod passing;
 mod reply;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
@@ -24,6 +27,7 @@ use rmcp::transport::streamable_http_server::session::never::NeverSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
 pub use names::Endpoint;
+pub use own::is_ours as is_own_tool;
 
 use super::strict::{Checked, RawArguments, Refusal};
 use crate::app::{App, Caller};
@@ -37,14 +41,15 @@ type Service = StreamableHttpService<Gateway, NeverSessionManager>;
 pub struct Services {
     app: App,
     config: StreamableHttpServerConfig,
+    hold: Duration,
     made: RwLock<HashMap<(Tenant, Endpoint), Service>>,
 }
 
 impl Services {
     /// `hosts` are the names in `Host` that are ours (`name` for any port, `name:port` for that one); `origins` are the
     /// origins whose pages may ask (`scheme://host:port`), and every other `Origin` is refused, all of them when the
-    /// list is empty.
-    pub fn new(app: App, hosts: Vec<String>, origins: Vec<String>) -> Self {
+    /// list is empty. `hold` is how long a first gated call waits for a quick decision.
+    pub fn new(app: App, hosts: Vec<String>, origins: Vec<String>, hold: Duration) -> Self {
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(true)
@@ -52,7 +57,7 @@ impl Services {
             .with_allowed_origins(origins)
             .enforce_origin_validation()
             .with_max_request_body_bytes(MAX_BODY);
-        Self { app, config, made: RwLock::default() }
+        Self { app, config, hold, made: RwLock::default() }
     }
 
     /// Whether the tenant has the endpoint.
@@ -98,7 +103,7 @@ impl Services {
         }
         let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
         let service = made.entry(key).or_insert_with_key(|(_, endpoint)| {
-            let gateway = Gateway::new(self.app.clone(), endpoint.clone());
+            let gateway = Gateway::new(self.app.clone(), endpoint.clone(), self.hold);
             StreamableHttpService::new(
                 move || Ok(gateway.clone()),
                 Arc::new(NeverSessionManager::default()),

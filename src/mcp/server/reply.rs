@@ -1,6 +1,9 @@
 //! From what the application says to what rmcp sends (MCP.md section 5).
 
-use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, ErrorData, MetaObject, ResultType};
+use rmcp::model::{
+    CallToolResponse, CallToolResult, ContentBlock, ErrorCode, ErrorData, InputRequiredResult, MetaObject,
+    ResultType,
+};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
@@ -8,22 +11,24 @@ use crate::app::Reply;
 use crate::domain::answer::{Answer, META_KEY};
 use crate::domain::visible::visible;
 
-/// Who answers, in `_meta` of every modern result.
 /// What our own keys in `_meta` begin with.
 const OUR_PREFIX: &str = "dev.undersign/";
 
+/// Who answers, in `_meta` of every modern result.
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
 /// The longest part of an unknown name that is said back, in characters.
 const LONGEST_NAME: usize = 64;
 
 /// What a `tools/call` is answered with.
-pub(super) fn call(reply: Reply, name: &str) -> Result<CallToolResult, ErrorData> {
+pub(super) fn call(reply: Reply, name: &str) -> Result<CallToolResponse, ErrorData> {
     match reply {
-        Reply::Answer(answer) => Ok(ours(&answer, true)),
-        Reply::Upstream(value) => Ok(upstream(&value)),
+        Reply::Answer(answer) => Ok(ours(&answer, true).into()),
+        Reply::Upstream(value) => Ok(upstream(&value).into()),
+        Reply::InputRequired(value) => question(&value),
         Reply::UpstreamError { code, message, data } => Err(ErrorData::new(ErrorCode(code), message, data)),
         Reply::UnknownTool => Err(unknown_tool(name)),
+        Reply::StateRejected => Err(ErrorData::invalid_params("requestState rejected", None)),
     }
 }
 
@@ -46,13 +51,24 @@ fn upstream(value: &Value) -> CallToolResult {
     });
     // A legacy upstream sends none, and rmcp takes it off again for legacy agents.
     result.result_type = Some(ResultType::COMPLETE);
-    if let Some(meta) = &mut result.meta {
-        meta.0.remove(SERVER_INFO);
-        // Nobody but us speaks as us.
-        meta.0.retain(|key, _| !key.starts_with(OUR_PREFIX));
-    }
-    result.meta = result.meta.filter(|meta| !meta.0.is_empty());
+    result.meta = not_ours(result.meta);
     result
+}
+
+/// What an upstream asks the agent for. rmcp makes an error of it for an agent of an older revision.
+fn question(value: &Value) -> Result<CallToolResponse, ErrorData> {
+    let mut asked = InputRequiredResult::deserialize(value).map_err(|_| {
+        ErrorData::internal_error("the upstream asks for something that can't be passed on", None)
+    })?;
+    asked.meta = not_ours(asked.meta);
+    Ok(asked.into())
+}
+
+/// An upstream's `_meta`, less what says who answers: nobody but us speaks as us.
+fn not_ours(meta: Option<MetaObject>) -> Option<MetaObject> {
+    let mut meta = meta?;
+    meta.0.retain(|key, _| key != SERVER_INFO && !key.starts_with(OUR_PREFIX));
+    Some(meta).filter(|meta| !meta.0.is_empty())
 }
 
 /// Says in a modern result who answers.
@@ -91,7 +107,7 @@ mod tests {
     }
 
     fn sent(reply: Reply, modern: bool) -> Value {
-        let mut result = call(reply, "x").unwrap();
+        let CallToolResponse::Complete(mut result) = call(reply, "x").unwrap() else { panic!("a result") };
         if modern {
             sign(&mut result.meta);
         }

@@ -73,6 +73,12 @@ impl Connection {
         self.service.peer()
     }
 
+    /// Whether the upstream speaks the revision without handshake, in which every request says what the client can do.
+    pub(super) fn is_modern(&self) -> bool {
+        let modern = ProtocolVersion::V_2026_07_28;
+        self.peer().peer_info().is_some_and(|info| info.protocol_version.as_str() >= modern.as_str())
+    }
+
     pub(super) fn is_open(&self) -> bool {
         let given_up = self.given_up.load(Ordering::Acquire);
         !given_up && !self.service.is_closed() && !self.peer().is_transport_closed()

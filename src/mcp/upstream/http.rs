@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use ::http::{HeaderName, HeaderValue};
 use async_trait::async_trait;
-use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, RequestMetaObject};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientRequest, GetExtensions as _,
+    RequestMetaObject,
+};
 use rmcp::service::{PeerRequestOptions, ServiceError};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use serde::Deserialize as _;
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -18,7 +22,8 @@ use super::UpstreamConfig;
 use super::connection::{Connection, ListFault};
 use super::outcome::{self, Answer};
 use super::sharing::Sharing;
-use crate::app::ports::{Relayed, Sending, Upstream, UpstreamDown};
+use super::tap::Follow;
+use crate::app::ports::{Passing, Relayed, Sending, Upstream, UpstreamDown};
 use crate::domain::call::ToolDefinition;
 use crate::domain::ids::ToolName;
 use crate::domain::intent::{FailureDetail, Outcome};
@@ -52,6 +57,8 @@ pub(super) struct Call<'a> {
     pub(super) tool: &'a ToolName,
     pub(super) arguments: &'a Map<String, Value>,
     pub(super) idempotency_key: Option<&'a str>,
+    /// Given only for a call that policy allows.
+    pub(super) passing: Option<&'a Passing>,
 }
 
 /// What one attempt came to.
@@ -171,15 +178,31 @@ impl HttpUpstream {
 
 /// Sends the call, once. Not by `call_tool`, which answers an upstream's questions and calls again.
 async fn send(connection: &Connection, call: &Call<'_>, time_limit: Duration) -> Answer {
-    let parameters =
+    let mut parameters =
         CallToolRequestParams::new(call.tool.as_str().to_owned()).with_arguments(call.arguments.clone());
-    let mut options = PeerRequestOptions::with_timeout(time_limit);
+    let mut meta = RequestMetaObject::default();
     if let Some(key) = call.idempotency_key {
-        let mut meta = RequestMetaObject::default();
         meta.0.0.insert(IDEMPOTENCY_KEY.to_owned(), Value::from(key));
-        options = options.with_meta(meta);
     }
-    let request = ClientRequest::CallToolRequest(CallToolRequest::new(parameters));
+    // Older upstreams know no rounds.
+    if let Some(passing) = call.passing
+        && connection.is_modern()
+    {
+        parameters.input_responses =
+            passing.input_responses.clone().map(|answers| answers.into_iter().collect());
+        parameters.request_state.clone_from(&passing.request_state);
+        if let Some(capabilities) = &passing.capabilities
+            && let Ok(capabilities) = ClientCapabilities::deserialize(capabilities)
+        {
+            meta.set_client_capabilities(capabilities);
+        }
+    }
+    let mut request = CallToolRequest::new(parameters);
+    if let Some(progress) = call.passing.and_then(|passing| passing.progress.clone()) {
+        request.extensions_mut().insert(Follow(progress));
+    }
+    let request = ClientRequest::CallToolRequest(request);
+    let options = PeerRequestOptions::with_timeout(time_limit).with_meta(meta);
     connection.peer().send_cancellable_request(request, options).await?.await_response().await
 }
 
@@ -190,8 +213,15 @@ impl Upstream for HttpUpstream {
         timeout_at(deadline, self.lists.ask(self.list())).await.ok().flatten().ok_or(UpstreamDown)
     }
 
-    async fn relay(&self, _permit: &Allowed, tool: &ToolName, arguments: Map<String, Value>) -> Relayed {
-        self.relay_once(&Call { tool, arguments: &arguments, idempotency_key: None }).await
+    async fn relay(
+        &self,
+        _permit: &Allowed,
+        tool: &ToolName,
+        arguments: Map<String, Value>,
+        passing: Passing,
+    ) -> Relayed {
+        let call = Call { tool, arguments: &arguments, idempotency_key: None, passing: Some(&passing) };
+        self.relay_once(&call).await
     }
 
     async fn execute(&self, sending: &Sending) -> Outcome {
@@ -199,6 +229,7 @@ impl Upstream for HttpUpstream {
             tool: sending.tool(),
             arguments: sending.arguments().value(),
             idempotency_key: Some(sending.idempotency_key()),
+            passing: None,
         };
         self.send_once(&call, sending.time_limit()).await
     }

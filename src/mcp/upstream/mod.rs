@@ -1,8 +1,8 @@
 //! The client that talks to one upstream MCP server (MCP.md 7.5 to 7.10).
 //!
 //! Keeps true: one execution is sent at most once; what went out and was not answered is doubt, never failure; an
-//! upstream gets nothing of the agent's but the arguments, and is answered nothing that it asks by itself. Addresses,
-//! bodies and error texts of an upstream enter no log.
+//! upstream gets nothing of the agent's but the arguments, and in a call that policy allows what `Passing` names; it is
+//! answered nothing that it asks by itself. Addresses, bodies and error texts of an upstream enter no log.
 
 mod connection;
 mod http;

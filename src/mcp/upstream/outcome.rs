@@ -22,7 +22,7 @@ pub(super) fn executed(answer: Answer) -> Outcome {
         Ok(result) => match tool_result(result) {
             Told::Result { value, is_error: false } => Outcome::Succeeded { result: value },
             Told::Result { value, is_error: true } => failed(FailureDetail::ToolError, Some(value)),
-            Told::InputRequired => failed(FailureDetail::InputRequired, None),
+            Told::InputRequired(_) => failed(FailureDetail::InputRequired, None),
             Told::Task => unknown(UnknownDetail::TaskStarted),
             Told::Other => unknown(UnknownDetail::UnexpectedAnswer),
         },
@@ -38,7 +38,7 @@ pub(super) fn relayed(answer: Answer) -> Relayed {
     match answer {
         Ok(result) => match tool_result(result) {
             Told::Result { value, .. } => Relayed::Result(value),
-            Told::InputRequired => refused("the upstream asks for input, which is not passed on"),
+            Told::InputRequired(asked) => Relayed::InputRequired(asked),
             Told::Task => refused("the upstream began a task, which is not followed"),
             Told::Other => refused("the upstream's answer is no result of a tool"),
         },
@@ -56,7 +56,7 @@ enum Told {
         value: Value,
         is_error: bool,
     },
-    InputRequired,
+    InputRequired(Value),
     Task,
     Other,
 }
@@ -68,7 +68,9 @@ fn tool_result(result: ServerResult) -> Told {
             serde_json::to_value(result).map_or(Told::Other, |value| Told::Result { value, is_error })
         }
         ServerResult::CustomResult(custom) => untyped(custom.0),
-        ServerResult::InputRequiredResult(_) => Told::InputRequired,
+        ServerResult::InputRequiredResult(asked) => {
+            serde_json::to_value(asked).map_or(Told::Other, Told::InputRequired)
+        }
         ServerResult::CreateTaskResult(_) => Told::Task,
         _ => Told::Other,
     }
@@ -82,7 +84,7 @@ fn untyped(value: Value) -> Told {
             let is_error = value.get("isError") == Some(&Value::Bool(true));
             Told::Result { value, is_error }
         }
-        Some(Some("input_required")) => Told::InputRequired,
+        Some(Some("input_required")) => Told::InputRequired(value),
         Some(Some("task")) => Told::Task,
         _ => Told::Other,
     }

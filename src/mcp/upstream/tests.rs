@@ -129,13 +129,15 @@ fn arguments() -> Map<String, Value> {
 
 async fn execute(upstream: &HttpUpstream, limit: Duration) -> Outcome {
     let (tool, arguments) = (ToolName::from("refund"), arguments());
-    let call = Call { tool: &tool, arguments: &arguments, idempotency_key: Some("k-1") };
+    let call = Call { tool: &tool, arguments: &arguments, idempotency_key: Some("k-1"), passing: None };
     upstream.send_once(&call, limit).await
 }
 
 async fn relay(upstream: &HttpUpstream) -> Relayed {
     let (tool, arguments) = (ToolName::from("refund"), arguments());
-    upstream.relay_once(&Call { tool: &tool, arguments: &arguments, idempotency_key: None }).await
+    upstream
+        .relay_once(&Call { tool: &tool, arguments: &arguments, idempotency_key: None, passing: None })
+        .await
 }
 
 /// The outcome of one execution that the upstream of each era answers so, and that it was called once.
@@ -355,8 +357,9 @@ async fn a_relayed_call_comes_back_as_it_was_answered() {
     raw.act(Act::Error(-32602));
     let error = Relayed::Error { code: -32602, message: "no".to_owned(), data: Some(json!({"x": 1})) };
     assert_eq!(relay(&upstream).await, error);
-    raw.act(Act::Result(json!({"resultType": "input_required", "requestState": "s"})));
-    assert!(matches!(relay(&upstream).await, Relayed::Error { code: -32603, data: None, .. }));
+    let asked = json!({"resultType": "input_required", "requestState": "s"});
+    raw.act(Act::Result(asked.clone()));
+    assert_eq!(relay(&upstream).await, Relayed::InputRequired(asked));
     raw.act(Act::Raw(502, "oops".to_owned()));
     assert_eq!(relay(&upstream).await, Relayed::Unknown);
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::domain::cosmetic::Cosmetic;
 use crate::domain::digest::PolicyVersion;
 use crate::domain::policy::Risk;
 use crate::domain::requirement::Requirement;
@@ -31,6 +32,7 @@ fn preview(rules: &[PreviewDefinition], arguments: &str) -> Preview {
         redeem_within: Duration::from_mins(10),
         policy_version: PolicyVersion::of(&Value::Null),
         templates: rules.iter().map(templates).map(Arc::new).collect(),
+        cosmetic: Cosmetic::default(),
     };
     let arguments = Arguments::parse(Some(arguments.as_bytes())).unwrap().arguments;
     gate.preview(&arguments, &[("cap".to_owned(), 5000.0), ("rate".to_owned(), 0.5)].into(), "shop/refund")
