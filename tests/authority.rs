@@ -63,7 +63,7 @@ async fn a_member_of_the_slack_user_group_may_decide_without_an_entry() {
 }
 
 #[tokio::test]
-async fn a_platform_that_cannot_be_asked_closes_the_door() {
+async fn a03_a_platform_that_cannot_be_asked_closes_the_door() {
     let world = World::start().await;
     let (parked, card) = world.park().await;
     world.slack.fail("usergroups.users.list", 100, &Fault::Http(500));
@@ -78,16 +78,57 @@ async fn a_platform_that_cannot_be_asked_closes_the_door() {
 }
 
 #[tokio::test]
-async fn a_disabled_user_group_is_nobody() {
+async fn a05_a_disabled_or_emptied_user_group_is_nobody_and_not_everyone() {
+    let mut disabled = SlackUsergroup::new("S0PAY00001", &[CYD]);
+    disabled.disabled = true;
+    for group in [disabled, SlackUsergroup::new("S0PAY00001", &[])] {
+        let world = World::start().await;
+        world.slack.set_usergroup(group);
+        let (parked, card) = world.park().await;
+        for person in [CYD, MAL, EVE] {
+            assert_eq!(world.press(person, &card, "undersign_approve").await, StatusCode::OK);
+            assert!(world.note_to(person).await.contains("not in that group"));
+        }
+        assert_eq!(world.state(&parked.action_id()).await, "pending");
+        world.finish().await;
+    }
+}
+
+/// The cache is warm when the person leaves the group. Whatever it still says, it says for no longer than a minute.
+#[tokio::test]
+async fn a03_a_removed_approver_is_refused_within_a_minute_though_the_cache_was_warm() {
     let world = World::start().await;
-    let mut group = SlackUsergroup::new("S0PAY00001", &[CYD]);
-    group.disabled = true;
-    world.slack.set_usergroup(group);
-    let (parked, card) = world.park().await;
+    let agent = world.agent(BOT_KEY);
+    let (_, card) = world.park().await;
+    assert_eq!(world.press(CYD, &card, "undersign_deny").await, StatusCode::OK);
+    world.wait_audit("denied", 1).await;
+    world.slack.set_usergroup(SlackUsergroup::new("S0PAY00001", &[BEN]));
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    let other = json!({"order_id": "A-17", "amount_cents": 13_000});
+    let id = agent.call("refund_order", other).await.action_id();
+    let card = world.card_where(|card| card.text.contains(&id)).await;
     assert_eq!(world.press(CYD, &card, "undersign_approve").await, StatusCode::OK);
     assert!(world.note_to(CYD).await.contains("not in that group"));
-    assert_eq!(world.state(&parked.action_id()).await, "pending");
+    assert_eq!(world.state(&id).await, "pending");
     world.finish().await;
+}
+
+#[tokio::test]
+async fn a11_one_approve_and_one_deny_on_a_count_of_two_is_denied() {
+    for deny_first in [false, true] {
+        let world = World::start().await;
+        let agent = world.agent(BOT_KEY);
+        let id = agent.call("delete_customer", json!({"customer_id": "C-1"})).await.action_id();
+        let card = world.card_where(|card| card.text.contains(&id)).await;
+        let presses = [(BEN, "undersign_approve"), (CYD, "undersign_deny")];
+        let order = if deny_first { [1, 0] } else { [0, 1] };
+        for at in order {
+            assert_eq!(world.press_stale(presses[at].0, &card, presses[at].1).await, StatusCode::OK);
+        }
+        assert_eq!(agent.approval(&id, 30).await.code(), "denied");
+        assert!(world.shop.ledger().is_empty());
+        world.finish().await;
+    }
 }
 
 #[tokio::test]

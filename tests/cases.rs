@@ -48,6 +48,7 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("P02", "preview", "p02_what_cannot_be_seen_is_shown_as_an_escape"),
     ("P03", "preview", "p03_a_long_value_is_shown_whole_or_refused"),
     ("P05", "preview", "p05_a_card_says_everything_that_a_decision_needs"),
+    ("P06", "preview", "p06_what_an_upstream_claims_lowers_no_risk_and_is_not_said_in_our_name"),
     ("G08", "passing", "g08_what_is_not_offered_reaches_no_upstream"),
     ("G08", "passing", "g08_what_an_upstream_asks_by_itself_is_refused_and_the_agent_hears_nothing"),
     ("G12", "bypass", "g12_only_a_known_key_is_let_in_and_it_goes_no_further"),
@@ -82,14 +83,43 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("L04", "outside", "l04_what_is_not_yours_is_not_there"),
     ("L04", "outside", "l04_every_key_that_does_not_open_is_told_the_same"),
     ("L06", "outside", "l06_health_tells_nothing_of_tenants_whatever_agents_ask_for"),
+    ("N07", "operators", "n07_an_upstream_is_where_its_address_says_and_not_where_secrets_hide"),
+    ("O01", "operators", "o01_a_signing_secret_that_is_none_and_a_gated_tool_without_a_chat_are_refused"),
+    ("O02", "operators", "o02_approvers_that_are_nobody_or_everybody_or_too_few_are_refused"),
+    (
+        "O03",
+        "operators",
+        "o03_unknown_keys_and_names_that_are_there_twice_are_refused_and_idle_rules_are_told",
+    ),
+    ("O04", "operators", "o04_a_public_address_without_agents_and_open_files_are_refused"),
+    ("O05", "operators", "o05_a_threshold_has_one_place"),
+    ("O06", "operators", "o06_times_are_within_limits_and_ten_minutes_where_nothing_is_said"),
+    ("O09", "operators", "o09_the_program_has_no_switch_for_tests_and_check_prints_the_policy_in_force"),
+    ("T10", "limits", "t10_twenty_wrong_tokens_throttle_that_agent_and_touch_nobody_else"),
+    ("T11", "waiting", "t11_a_hold_ends_as_pending_and_chat_decides_all_the_same"),
+    ("R01", "limits", "r01_a_denied_call_stays_denied_and_asks_nobody"),
+    ("R03", "limits", "r03_a_materially_different_proposal_after_a_denial_is_asked_for"),
+    ("R04", "limits", "r04_a_hundred_different_calls_are_five_cards_and_the_rest_is_rate_limited"),
+    ("R06", "limits", "r06_three_denials_pause_the_agent_and_somebody_is_told"),
+    ("R07", "limits", "r07_a_flood_goes_to_a_channel_one_card_a_second_with_turns_among_agents"),
+    ("G09", "reload", "g09_a_bad_file_leaves_the_old_policy_in_force_and_shows_on_readyz"),
+    ("A03", "authority", "a03_a_removed_approver_is_refused_within_a_minute_though_the_cache_was_warm"),
+    ("A03", "authority", "a03_a_platform_that_cannot_be_asked_closes_the_door"),
+    ("A05", "authority", "a05_a_disabled_or_emptied_user_group_is_nobody_and_not_everyone"),
+    ("A09", "races", "a09_a_thousand_approve_and_deny_races_end_in_one_state_each"),
+    ("A11", "authority", "a11_one_approve_and_one_deny_on_a_count_of_two_is_denied"),
+    ("P08", "preview", "p08_approve_and_deny_are_equals_and_the_effect_is_named_above_them"),
+    ("P09", "preview", "p09_making_a_preview_calls_nothing_upstream"),
+    ("O08", "storage", "o08_whatever_is_asked_with_another_tenants_ids_is_nothing"),
+    ("L01", "leaks", "l01_no_secret_and_no_argument_is_in_logs_errors_or_answers"),
     ("tool_changed", "execution", "a_tool_that_changed_after_the_approval_is_not_called"),
 ];
 
 /// The cases that this version must prove.
-const REQUIRED: &str = "B01 B03 B05 B07 B08 B09 B10 B12 B13 B14 B15 B16 B17 B18 T01 T02 T03 T04 T05 T06 T07 T08 T14 \
-    S01 S02 S03 S04 S05 S06 S07 S08 S09 S10 S13 S14 S16 A01 A02 A06 A08 A10 P01 P02 P03 P05 R05 X01 X03 X04 X09 X10 \
-    G02 G03 G04 G05 G08 G10 G12 G13 N01 N02 N03 N04 N05 N06 L03 L04 L06 \
-    tool_changed";
+const REQUIRED: &str = "B01 B03 B05 B07 B08 B09 B10 B12 B13 B14 B15 B16 B17 B18 T01 T02 T03 T04 T05 T06 T07 T08 T10 T14 \
+    S01 S02 S03 S04 S05 S06 S07 S08 S09 S10 S13 S14 S16 A01 A02 A03 A05 A06 A08 A09 A10 A11 A12 P01 P02 P03 P05 P06 P08 \
+    P09 G02 G03 G04 G05 G08 G09 G10 G12 G13 R01 R03 R04 R05 R06 R07 N01 N02 N03 N04 N05 N06 N07 O01 O02 O03 O04 O05 O06 \
+    O07 O08 O09 L01 L03 L04 L05 L06 X01 X03 X04 X09 X10 tool_changed";
 
 #[test]
 fn every_required_case_has_a_test_and_every_row_is_true() {

@@ -289,7 +289,7 @@ async fn an_agent_withdraws_what_is_pending_or_approved_and_nothing_else() {
     let cancelled = agent.cancel(&parked.action_id()).await;
     assert_eq!((cancelled.code().as_str(), cancelled.is_error()), ("cancelled", false));
     assert_eq!(world.press_stale(BEN, &card, "undersign_approve").await, StatusCode::OK);
-    assert!(world.note_to(BEN).await.contains("the agent withdrew it"));
+    assert!(world.note_to(BEN).await.contains("it was withdrawn"));
     assert_eq!(world.state(&parked.action_id()).await, "cancelled");
     // Approved, then withdrawn: the token is void.
     let (action, token) = world.approved().await;

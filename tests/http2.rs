@@ -46,9 +46,9 @@ struct Counter {
     gate: Semaphore,
 }
 
-struct Counted(Arc<Counter>);
+struct Present(Arc<Counter>);
 
-impl Drop for Counted {
+impl Drop for Present {
     fn drop(&mut self) {
         self.0.now.fetch_sub(1, Ordering::SeqCst);
     }
@@ -69,8 +69,8 @@ fn serve(open: bool) -> (SocketAddr, Arc<Counter>) {
             counter.begun.fetch_add(1, Ordering::SeqCst);
             let now = counter.now.fetch_add(1, Ordering::SeqCst) + 1;
             counter.most.fetch_max(now, Ordering::SeqCst);
-            let counted = Counted(counter);
-            counted.0.gate.acquire().await.unwrap().forget();
+            let here = Present(counter);
+            here.0.gate.acquire().await.unwrap().forget();
         }
     }));
     let listener = server::listen("127.0.0.1:0".parse().unwrap()).unwrap();

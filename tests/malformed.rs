@@ -6,6 +6,7 @@
 mod harness;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use harness::process::Process;
@@ -232,7 +233,7 @@ impl Generator {
                 }
             }
             if dice.below(30) > 0 {
-                head += &format!("{name}: {value}\r\n");
+                write!(head, "{name}: {value}\r\n").unwrap();
             }
         }
         self.frame(head, body)
@@ -246,7 +247,7 @@ impl Generator {
         match dice.below(12) {
             0 => {
                 let lie = *dice.one(&["-1", "", "x", "18446744073709551616", "1073741824", "0"]);
-                head += &format!("Content-Length: {lie}\r\n\r\n");
+                write!(head, "Content-Length: {lie}\r\n\r\n").unwrap();
                 whole = head.into_bytes();
                 whole.extend(body);
             }
@@ -259,7 +260,7 @@ impl Generator {
                 whole.extend(b"\r\n0\r\nX: y\r\n\r\n");
             }
             kind => {
-                head += &format!("Content-Length: {length}\r\n\r\n");
+                write!(head, "Content-Length: {length}\r\n\r\n").unwrap();
                 whole = head.into_bytes();
                 whole.extend(body);
                 if kind < 4 {

@@ -4,6 +4,7 @@
 
 mod harness;
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -391,10 +392,12 @@ async fn n04_a_flood_without_signatures_reaches_no_table_and_stops_no_click() {
             let mut requests = String::new();
             for index in 0..10 {
                 let signature = format!("v0={:064x}", batch * 10 + index);
-                requests += &format!(
+                write!(
+                    requests,
                     "{head}X-Slack-Signature: {signature}\r\nX-Slack-Request-Timestamp: {}\r\nContent-Length: 9\r\n\r\npayload=1",
                     now()
-                );
+)
+.unwrap();
             }
             wire.send(requests).await;
             for _ in 0..10 {

@@ -5,6 +5,7 @@
 
 mod harness;
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -284,12 +285,14 @@ async fn l06_health_tells_nothing_of_tenants_whatever_agents_ask_for() {
                         let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
                             "params": {"name": format!("tool-{name:x}"), "arguments": {}}})
                         .to_string();
-                        requests += &format!(
+                        write!(
+                    requests,
                             "POST /mcp HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {BOT_KEY}\r\n\
                              Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
                              MCP-Protocol-Version: 2025-11-25\r\nContent-Length: {}\r\n\r\n{body}",
                             body.len()
-                        );
+)
+.unwrap();
                     }
                     wire.send(requests).await;
                     for _ in 0..25 {

@@ -40,7 +40,7 @@ async fn r05_a_hundred_identical_calls_are_one_action_and_one_card() {
 
 /// A thousand actions; on each, one person approves and another denies at the same moment, over two replicas.
 #[tokio::test]
-async fn a_thousand_approve_and_deny_races_end_in_one_state_each() {
+async fn a09_a_thousand_approve_and_deny_races_end_in_one_state_each() {
     let mut world = World::start().await;
     world.add_replica().await;
     // Parked straight into the table by copying one parked action: the race is about deciding.

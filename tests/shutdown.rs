@@ -1,7 +1,5 @@
 //! How the process ends: told once it finishes what is under way, told twice it drops it.
 
-#![expect(clippy::unwrap_used, reason = "a test's helper that can't go on fails the test")]
-
 mod harness;
 
 use std::time::Duration;

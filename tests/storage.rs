@@ -4,7 +4,10 @@
 
 mod harness;
 
-use harness::{BEN, BOT_KEY, World, begin, refund};
+use harness::{BEN, BOT_KEY, GLOBEX_KEY, World, begin, refund};
+use undersign::domain::ids::{ActionId, Tenant};
+use undersign::domain::place::Place;
+use undersign::storage::{Db, Wanted};
 
 /// The constraint that refuses a statement.
 async fn refused_by(world: &World, sql: &str) -> String {
@@ -230,4 +233,47 @@ async fn a_schema_that_is_not_this_programs_is_refused() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("undersign migrate"), "{said}");
     world.finish().await;
+}
+
+/// Every way to ask for an action names the tenant. With another tenant's, nothing is found and nothing changes.
+#[tokio::test]
+async fn o08_whatever_is_asked_with_another_tenants_ids_is_nothing() {
+    let world = World::start().await;
+    let (parked, card) = world.park().await;
+    let (action, token) = world.approved_other().await;
+    let before: Vec<String> = snapshot(&world).await;
+    let foreign = world.agent(GLOBEX_KEY);
+    for id in [&parked.action_id(), &action] {
+        assert_eq!(foreign.approval(id, 0).await.code(), "not_found");
+        assert_eq!(foreign.cancel(id).await.code(), "not_found");
+    }
+    let arguments = serde_json::json!({"order_id": "A-17", "amount_cents": 9_500});
+    assert_eq!(foreign.call_with_token("refund_order", arguments, &token).await.code(), "invalid_token");
+    // And below the application: the statements themselves.
+    let db = Db::connect(&world.database_url(), 2).await.unwrap();
+    let globex = Tenant::new("globex");
+    for id in [parked.action_id(), action] {
+        let id = ActionId::parse(&id).unwrap();
+        assert!(db.action(&globex, id).await.unwrap().is_none());
+        assert!(!db.cancel(&globex, &"support-bot".into(), id).await.unwrap());
+        assert!(!db.cancel_by_operator(&globex, id, "dana").await.unwrap());
+        assert!(!db.invalidate(&globex, id, "policy_changed").await.unwrap());
+        let place = Place::parse("slack:main/C0PAY00001").unwrap();
+        db.queue_alert(id, &globex, &[place], "not for you").await.unwrap();
+    }
+    let wanted = Wanted { tenant: Some(globex), ..Wanted::default() };
+    assert!(db.list_actions(&wanted, 10).await.unwrap().is_empty());
+    assert_eq!(snapshot(&world).await, before);
+    assert_eq!(world.press(BEN, &card, "undersign_approve").await, 200);
+    world.finish().await;
+}
+
+async fn snapshot(world: &World) -> Vec<String> {
+    sqlx::query_scalar(
+        "SELECT a.id || a.state || a.revision FROM actions a UNION ALL SELECT o.action_id || o.kind FROM outbox o
+          WHERE o.kind = 'alert' ORDER BY 1",
+    )
+    .fetch_all(&world.db)
+    .await
+    .unwrap()
 }

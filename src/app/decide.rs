@@ -220,7 +220,8 @@ impl App {
     ) -> storage::Result<&'static str> {
         let refused = vote_refused(press, result, word);
         if self.db.refuse_press(press, result, None, &refused.event, "").await?
-            && let Some(chat) = self.chats.get(&(press.account.platform, press.account.installation.clone()))
+            && let Some(chat) =
+                self.chats.load_full().get(&(press.account.platform, press.account.installation.clone()))
             && let Err(error) = chat.messenger.note(&press.place(), &press.account.user, &refused.word).await
         {
             tracing::warn!(%error, "a private note was not delivered");
@@ -254,7 +255,7 @@ fn too_late(state: StateName) -> String {
         }
         StateName::Denied => "it was denied",
         StateName::Expired => "its time ran out",
-        StateName::Cancelled => "the agent withdrew it",
+        StateName::Cancelled => "it was withdrawn",
         StateName::Invalidated => "it is no longer valid",
         StateName::Undeliverable => "it could not be shown everywhere",
         StateName::Returned => "it was sent back",

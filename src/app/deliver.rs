@@ -58,7 +58,8 @@ impl App {
 
     async fn deliver(&self, job: Job) -> storage::Result<()> {
         let installation = (job.place.platform, job.place.installation.clone());
-        let Some(chat) = self.chats.get(&installation) else {
+        let chats = self.chats.load_full();
+        let Some(chat) = chats.get(&installation) else {
             let action = job.action;
             if self.db.give_up_job(job, "no such installation is configured".to_owned()).await? {
                 self.changed(&[action]);

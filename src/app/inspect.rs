@@ -89,7 +89,7 @@ impl App {
             State::Executed { outcome: Outcome::Unknown { .. } } => Code::OutcomeUnknown,
             State::Denied { .. } => Code::Denied,
             State::Expired => Code::Expired,
-            State::Cancelled => Code::Cancelled,
+            State::Cancelled { .. } => Code::Cancelled,
             State::Invalidated { .. } => Code::Invalidated,
             State::Undeliverable => Code::Undeliverable,
             State::Returned { .. } => Code::ClarificationNeeded,

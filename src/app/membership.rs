@@ -2,6 +2,7 @@
 //! redemption. Closed when the platform can't be asked.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::App;
 use super::ports::{AccountStanding, Directory, DirectoryDown};
@@ -66,8 +67,9 @@ impl App {
         &self,
         platform: Platform,
         installation: &Installation,
-    ) -> Result<&dyn Directory, DirectoryDown> {
-        let entry = self.chats.get(&(platform, installation.clone())).ok_or(DirectoryDown)?;
-        Ok(&*entry.directory)
+    ) -> Result<Arc<dyn Directory>, DirectoryDown> {
+        let chats = self.chats.load();
+        let entry = chats.get(&(platform, installation.clone())).ok_or(DirectoryDown)?;
+        Ok(entry.directory.clone())
     }
 }

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -136,6 +136,9 @@ pub struct ChatEntry {
     pub directory: Arc<dyn Directory>,
 }
 
+/// The chat installations by platform and name.
+pub type Chats = HashMap<(Platform, Installation), ChatEntry>;
+
 /// What an application is made of; put together in `cli` alone.
 pub struct Parts {
     /// The database.
@@ -143,7 +146,7 @@ pub struct Parts {
     /// The tenants.
     pub tenants: HashMap<Tenant, TenantEntry>,
     /// The chat installations.
-    pub chats: HashMap<(Platform, Installation), ChatEntry>,
+    pub chats: ArcSwap<Chats>,
     /// The token keys.
     pub keys: ArcSwap<TokenKeys>,
     /// The process's clock.
@@ -170,6 +173,8 @@ struct Inner {
     checks: Arc<Semaphore>,
     /// Bounds how many outbox rows are worked off at once.
     hands: Arc<Semaphore>,
+    /// Why the configuration that was loaded last is not wholly in force.
+    reload_fault: ArcSwapOption<String>,
     /// Names this process in leases and claims.
     replica: String,
 }
@@ -193,6 +198,7 @@ impl App {
             wrong_tokens: throttle::WrongTokens::default(),
             checks: Arc::new(Semaphore::new(4)),
             hands: Arc::new(Semaphore::new(deliver::HANDS)),
+            reload_fault: ArcSwapOption::empty(),
             replica: hex::encode(id),
         }))
     }
@@ -208,6 +214,39 @@ impl App {
     /// What is wrong, by name.
     pub async fn ready(&self) -> Result<(), &'static str> {
         self.db.ping().await.map_err(|_| "the database does not answer")
+    }
+
+    /// The policy of a tenant that is in force.
+    pub fn policy(&self, tenant: &Tenant) -> Option<Arc<Policy>> {
+        self.tenants.get(tenant).map(|entry| entry.policy.load_full())
+    }
+
+    /// Puts another policy in force; a call under way goes on with the one that it began with. A tenant that is not
+    /// there waits for the next start.
+    pub fn put_policy(&self, tenant: &Tenant, policy: Arc<Policy>) {
+        if let Some(entry) = self.tenants.get(tenant) {
+            entry.policy.store(policy);
+        }
+    }
+
+    /// Puts other token keys in force.
+    pub fn put_keys(&self, keys: TokenKeys) {
+        self.keys.store(Arc::new(keys));
+    }
+
+    /// Puts other clients of the chat installations in force.
+    pub fn put_chats(&self, chats: Chats) {
+        self.chats.store(Arc::new(chats));
+    }
+
+    /// Notes how the last reload went: what of it is not in force, and why.
+    pub fn reloaded(&self, fault: Option<String>) {
+        self.0.reload_fault.store(fault.map(Arc::new));
+    }
+
+    /// What the last reload left.
+    pub fn reload_fault(&self) -> Option<Arc<String>> {
+        self.0.reload_fault.load_full()
     }
 
     fn upstream(&self, tenant: &Tenant, upstream: &UpstreamName) -> Option<(&TenantEntry, &UpstreamEntry)> {

@@ -2,11 +2,14 @@
 //!
 //! Exit codes: 0 done, 1 the answer is no, 2 usage or configuration.
 
+mod actions;
 mod agent_key;
 mod audit;
 mod check;
 mod demo;
+mod explain;
 mod migrate;
+mod schema;
 pub mod serve;
 mod source;
 mod with_postgres;
@@ -39,8 +42,14 @@ enum Command {
     Migrate(migrate::Args),
     /// Validate configuration and policy, and print what each tool would require
     Check(check::Args),
+    /// Say which rules match a call and why, and what people would be shown; asks nobody
+    Explain(explain::Args),
+    /// Print the JSON Schema of one of the two files, or the reference of both
+    Schema(schema::Args),
     /// Make an agent key: prints the key once, and the key_sha256 for the configuration
     AgentKey(agent_key::Args),
+    /// Read and withdraw actions
+    Actions(actions::Args),
     /// Read the audit trail
     Audit(audit::Args),
     /// Run a command with DATABASE_URL of a throw-away Postgres
@@ -104,8 +113,11 @@ pub fn run() -> ExitCode {
             Command::Demo(args) => demo::run(args).await,
             Command::Serve(args) => serve::run(args).await,
             Command::Migrate(args) => migrate::run(args).await,
-            Command::Check(args) => check::run(&args),
+            Command::Check(args) => check::run(&args).await,
+            Command::Explain(args) => explain::run(&args),
+            Command::Schema(args) => schema::run(&args),
             Command::AgentKey(args) => agent_key::run(&args),
+            Command::Actions(args) => actions::run(args).await,
             Command::Audit(args) => audit::run(args).await,
             Command::WithPostgres(args) => return with_postgres::run(args).await,
         }

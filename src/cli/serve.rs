@@ -1,6 +1,8 @@
 //! `undersign serve`: builds the adapters, the application, its listeners and its loops, and takes them down again.
 
-use std::collections::{BTreeMap, HashMap};
+mod parts;
+mod reload;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,20 +18,18 @@ use tokio_util::task::TaskTracker;
 
 use super::source::{SystemClock, SystemEntropy};
 use super::{Failure, Outcome};
-use crate::app::{App, Caller, ChatEntry, Parts, TenantEntry, UpstreamEntry};
-use crate::chat::slack::{SlackApp, SlackDirectory, SlackMessenger, WebApi};
-use crate::config::{self, Config, SlackConfig, TenantConfig};
-use crate::domain::audit::Event;
-use crate::domain::canonical::canonical;
-use crate::domain::digest::sha256;
-use crate::domain::ids::{Installation, Tenant};
-use crate::domain::place::Platform;
+use crate::app::{App, Parts};
+use crate::config::{self, Config};
 use crate::http::server::{Serving, Stop};
 use crate::http::{self, AgentKeys, Bodies, Limits, Shared, Sites, TrustedProxies, Tuning};
 use crate::mcp::server::Services;
-use crate::mcp::upstream::{self, HttpUpstream};
 use crate::storage::{self, Db};
 use crate::workers::{self, Beats};
+
+use parts::{announce, callers, chats, tenants};
+use reload::{Fixed, Watch};
+
+pub(super) use parts::{slack_app, upstream_port};
 
 /// How long a stopping service waits for what is under way before it drops it.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -55,13 +55,20 @@ pub(super) async fn run(args: Args) -> Outcome {
     let mut signals =
         Signals::new().map_err(|error| Failure::no(format!("no signals can be had: {error}")))?;
     allow_many_connections();
+    for warning in &config.warnings {
+        tracing::warn!(%warning, "configuration");
+    }
     let mut service = Service::start(config).await?;
     println!("agents     http://{}/mcp", service.agents());
     println!("callbacks  http://{}/callbacks/slack/…", service.callbacks());
     println!("admin      http://{}/readyz", service.admin());
-    let ended = tokio::select! {
-        () = signals.next() => None,
-        ended = service.ended() => Some(ended),
+    let mut watch = Watch::start(args.config);
+    let ended = loop {
+        tokio::select! {
+            () = signals.next() => break None,
+            ended = service.ended() => break Some(ended),
+            loaded = watch.next() => service.reload(loaded).await,
+        }
     };
     let hard = service.stop.hard.clone();
     tokio::spawn(async move {
@@ -140,6 +147,8 @@ pub struct Service {
     parts: JoinSet<&'static str>,
     tasks: TaskTracker,
     db: Db,
+    shared: Arc<Shared>,
+    fixed: Fixed,
 }
 
 impl Service {
@@ -168,6 +177,7 @@ impl Service {
         let admin = listen("server.admin_listen", server.admin_listen)?;
         let addresses = [address(&agents)?, address(&callbacks)?, address(&admin)?];
 
+        let fixed = Fixed::of(&config);
         let (apps, chats) = chats(&config.slack)?;
         let tasks = TaskTracker::new();
         let keys = AgentKeys::new(callers(&config.tenants));
@@ -175,13 +185,15 @@ impl Service {
         let origins = server.allowed_origins.clone();
         let sites = Sites::new(&hosts, &origins);
         let proxies = Arc::new(TrustedProxies::new(server.trusted_proxies.clone()));
+        for (tenant, configured) in &config.tenants {
+            announce(&db, tenant, configured).await?;
+        }
         let tenants = tenants(config.tenants)?;
-        announce(&db, &tenants).await?;
         let leaving = CancellationToken::new();
         let app = App::new(Parts {
             db: db.clone(),
             tenants,
-            chats,
+            chats: ArcSwap::from_pointee(chats),
             keys: ArcSwap::from_pointee(config.token_keys),
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
@@ -192,7 +204,7 @@ impl Service {
             app: app.clone(),
             services: Services::new(app.clone(), hosts, origins, server.hold),
             keys,
-            slack: apps,
+            slack: ArcSwap::from_pointee(apps),
             clock: Arc::new(SystemClock),
             sites,
             limits: Limits::new(tuning.rates),
@@ -210,7 +222,7 @@ impl Service {
                 http::callbacks(shared.clone()),
                 Some(WHOLE_REQUEST),
             ),
-            ("the admin listener ended", admin, http::admin(shared), Some(WHOLE_REQUEST)),
+            ("the admin listener ended", admin, http::admin(shared.clone()), Some(WHOLE_REQUEST)),
         ] {
             let (stop, proxies) = (stop.clone(), proxies.clone());
             let serving = Serving { timeouts: tuning.timeouts, caps: tuning.caps, request, proxies };
@@ -224,7 +236,7 @@ impl Service {
             workers::run(app, Beats::default(), loops).await.err().unwrap_or("the worker loops ended")
         });
         tracing::info!(agents = %addresses[0], callbacks = %addresses[1], admin = %addresses[2], "ready");
-        Ok(Self { addresses, leaving, stop, parts, tasks, db })
+        Ok(Self { addresses, leaving, stop, parts, tasks, db, shared, fixed })
     }
 
     /// Where agents connect.
@@ -304,100 +316,4 @@ fn hosts(config: &Config, listening: SocketAddr) -> Vec<String> {
     hosts.extend(config.server.public_url.host_str().map(str::to_owned));
     hosts.extend(config.server.allowed_hosts.iter().cloned());
     hosts
-}
-
-type Chats = HashMap<(Platform, Installation), ChatEntry>;
-
-fn chats(
-    slack: &BTreeMap<Installation, SlackConfig>,
-) -> Result<(BTreeMap<String, SlackApp>, Chats), StartError> {
-    let (mut apps, mut chats) = (BTreeMap::new(), HashMap::new());
-    for (name, config) in slack {
-        let app = SlackApp {
-            name: name.clone(),
-            team_id: config.team_id.clone(),
-            app_id: config.app_id.clone(),
-            enterprise_id: config.enterprise_id.clone(),
-            signing_secrets: config.signing_secrets.clone(),
-            bot_token: config.bot_token.clone(),
-            api_url: config.api_url.clone(),
-        };
-        let api = WebApi::new(&app)
-            .map_err(|error| StartError::Io { what: format!("[slack.{name}]: no HTTPS client"), error })?;
-        let api = Arc::new(api);
-        let entry = ChatEntry {
-            messenger: Arc::new(SlackMessenger::new(api.clone())),
-            directory: Arc::new(SlackDirectory::new(api)),
-        };
-        chats.insert((Platform::Slack, name.clone()), entry);
-        apps.insert(name.to_string(), app);
-    }
-    Ok((apps, chats))
-}
-
-fn callers(tenants: &BTreeMap<Tenant, TenantConfig>) -> Vec<([u8; 32], Caller)> {
-    let mut callers = Vec::new();
-    for (tenant, config) in tenants {
-        for (agent, agent_config) in &config.agents {
-            let caller =
-                Caller { tenant: tenant.clone(), agent: agent.clone(), owner: agent_config.owner.clone() };
-            callers.extend(agent_config.key_sha256.iter().map(|key| (*key, caller.clone())));
-        }
-    }
-    callers
-}
-
-fn tenants(configured: BTreeMap<Tenant, TenantConfig>) -> Result<HashMap<Tenant, TenantEntry>, StartError> {
-    let client = upstream::http_client().map_err(|_| StartError::Client)?;
-    let mut tenants = HashMap::new();
-    for (name, config) in configured {
-        let mut upstreams = BTreeMap::new();
-        for (upstream, settings) in config.upstreams {
-            let mut headers = Vec::new();
-            for (header, value) in &settings.headers {
-                // Both were checked when the configuration was loaded; what is no header value is not sent.
-                let (Ok(header), Ok(mut value)) = (
-                    ::http::HeaderName::try_from(header),
-                    ::http::HeaderValue::try_from(value.expose_secret()),
-                ) else {
-                    return Err(StartError::Client);
-                };
-                value.set_sensitive(true);
-                headers.push((header, value));
-            }
-            let port = HttpUpstream::new(
-                client.clone(),
-                upstream::UpstreamConfig {
-                    url: settings.url.to_string(),
-                    headers,
-                    timeout: settings.timeout,
-                },
-            );
-            upstreams.insert(
-                upstream,
-                UpstreamEntry {
-                    port: Arc::new(port),
-                    address: settings.url.to_string(),
-                    environment: settings.environment,
-                    timeout: settings.timeout,
-                },
-            );
-        }
-        tenants.insert(name, TenantEntry { policy: ArcSwap::new(config.policy), upstreams });
-    }
-    Ok(tenants)
-}
-
-/// Writes down which policy came into force.
-async fn announce(db: &Db, tenants: &HashMap<Tenant, TenantEntry>) -> Result<(), StartError> {
-    for (tenant, entry) in tenants {
-        // The policy's own numbers may be fractions; its text is what is hashed.
-        let text = canonical(entry.policy.load().source()).unwrap_or_default();
-        let event = Event::PolicyLoaded {
-            policy_sha256: hex::encode(sha256(&text)),
-            upstreams: entry.upstreams.keys().cloned().collect(),
-        };
-        db.append_audit(tenant, None, &event).await?;
-    }
-    Ok(())
 }

@@ -35,13 +35,21 @@ pub(super) fn slack(
     environment: &Environment<'_>,
 ) -> BTreeMap<Installation, SlackConfig> {
     let mut all = BTreeMap::new();
+    let mut seen = BTreeMap::<(String, String), String>::new();
     for (name, table) in tables {
-        let mut section = Section::new(reader, format!("slack.{name}"), table);
+        let mut section = Section::new(reader, "slack.*", format!("slack.{name}"), table);
         // It is a part of the callbacks' path and of `slack:NAME/C…`.
         if !is_name(&name) {
             section.fault("", "must have a name of 1 to 32 characters a-z, 0-9, '-' and '_'");
         }
         if let Some(config) = installation(&mut section, environment) {
+            let ids = (config.team_id.clone(), config.app_id.clone());
+            if let Some(first) = seen.insert(ids, name.clone()) {
+                section.fault(
+                    "app_id",
+                    format!("is the same app in the same workspace as [slack.{first}]: keep one of the two"),
+                );
+            }
             all.insert(Installation::new(name), config);
         }
         section.end();
@@ -78,7 +86,7 @@ fn installation(section: &mut Section<'_>, environment: &Environment<'_>) -> Opt
     })
 }
 
-fn id(section: &mut Section<'_>, key: &str, initial: char, required: bool) -> Option<String> {
+fn id(section: &mut Section<'_>, key: &'static str, initial: char, required: bool) -> Option<String> {
     let text: String = if required { section.required(key)? } else { section.optional(key)? };
     let usable = text.starts_with(initial)
         && text.len() > 1

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use secrecy::ExposeSecret as _;
 use toml::Table;
+use url::Host;
 
 use super::reader::{Reader, Section};
 use super::secret::{self, Rules};
@@ -23,7 +24,7 @@ pub(super) fn token_keys(
     let mut ids = BTreeSet::new();
     let mut keys = Vec::new();
     for (at, table) in tables.into_iter().enumerate() {
-        let mut section = Section::new(reader, format!("token_keys[{at}]"), table);
+        let mut section = Section::new(reader, "token_keys[]", format!("token_keys[{at}]"), table);
         let id: Option<String> = section.required("id");
         let secret = secret::required(&mut section, "secret", Rules::TOKEN_KEY, environment);
         if let Some(id) = &id {
@@ -44,11 +45,33 @@ pub(super) fn token_keys(
     TokenKeys::new(keys)
 }
 
+/// What crosses a network in the clear can be read there.
+pub(super) fn exposure(reader: &mut Reader, server: &ServerConfig) {
+    let local = match server.public_url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    };
+    if server.public_url.scheme() == "http" && !local {
+        reader.warning(
+            "server.public_url",
+            "is plain http to another host, and agents send their keys there: put TLS in front, and write https",
+        );
+    } else if local && !server.agents_listen.ip().is_loopback() {
+        reader.warning(
+            "server.public_url",
+            "is an address on this machine, and agents_listen is open to others: write the address that they use",
+        );
+    }
+}
+
 /// An address that others can reach needs agents that prove who they are, and no two listeners share one.
 pub(super) fn listeners(reader: &mut Reader, server: &ServerConfig, agents: usize) {
     if !server.agents_listen.ip().is_loopback() && agents == 0 {
-        reader
-            .fault("server.agents_listen", "is public and no agent is configured: add [tenants.*.agents.*]");
+        let message = "is open to others and no agent is configured: add [tenants.NAME.agents.NAME] with key_sha256, \
+                       or listen on 127.0.0.1";
+        reader.fault("server.agents_listen", message);
     }
     if !server.admin_listen.ip().is_loopback() {
         reader.fault("server.admin_listen", "must be a loopback address: it has no authentication");

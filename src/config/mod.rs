@@ -5,12 +5,14 @@ mod chat;
 mod limits;
 pub mod policy;
 mod reader;
+pub mod reference;
 mod secret;
 mod server;
 mod tenants;
 mod upstreams;
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::domain::ids::{Installation, Tenant};
@@ -36,6 +38,8 @@ pub struct Config {
     pub slack: BTreeMap<Installation, SlackConfig>,
     /// `[tenants.*]`.
     pub tenants: BTreeMap<Tenant, TenantConfig>,
+    /// What is accepted, and probably not meant.
+    pub warnings: Vec<Fault>,
 }
 
 /// Why there is no configuration.
@@ -115,6 +119,15 @@ pub fn load_database(path: &Path) -> Result<DatabaseConfig, LoadError> {
     finish(reader, database)
 }
 
+/// The policy files that a configuration names, as far as it can be read: what to watch for changes.
+pub fn policy_files(path: &Path) -> Vec<PathBuf> {
+    let Ok((_, table)) = open(path) else { return Vec::new() };
+    let base = path.parent().map(Path::to_path_buf).unwrap_or_default();
+    let tenants = table.get("tenants").and_then(toml::Value::as_table).into_iter().flatten();
+    let directories = tenants.filter_map(|(_, tenant)| Some(base.join(tenant.get("policy")?.as_str()?)));
+    directories.flat_map(|directory| policy::paths(&directory).unwrap_or_default()).collect()
+}
+
 fn open(path: &Path) -> Result<(Reader, toml::Table), LoadError> {
     let name = path.display().to_string();
     let unreadable = |fault| LoadError::Unreadable(vec![fault]);
@@ -126,11 +139,31 @@ fn open(path: &Path) -> Result<(Reader, toml::Table), LoadError> {
         })
     })?;
     let table = parse(&name, &text).map_err(unreadable)?;
-    Ok((Reader::new(name), table))
+    let mut reader = Reader::new(name);
+    if is_open(path) {
+        reader.add(vec![open_fault(path)]);
+    }
+    Ok((reader, table))
 }
 
+/// Whether everybody may change a file or directory, and with it who approves what.
+fn is_open(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o002 != 0)
+}
+
+fn open_fault(path: &Path) -> Fault {
+    Fault {
+        file: path.display().to_string(),
+        key: PERMISSIONS.to_owned(),
+        message: "can be changed by everybody: chmod o-w it".to_owned(),
+    }
+}
+
+/// What stands for the key where the permissions of a file are at fault.
+const PERMISSIONS: &str = "(permissions)";
+
 fn build(mut reader: Reader, table: toml::Table, environment: &Environment<'_>) -> Result<Config, LoadError> {
-    let mut root = Section::new(&mut reader, "", table);
+    let mut root = Section::new(&mut reader, "", "", table);
     let server = root.optional("server");
     let database = root.optional("database");
     let token_keys = root.optional("token_keys").unwrap_or_default();
@@ -152,8 +185,15 @@ fn build(mut reader: Reader, table: toml::Table, environment: &Environment<'_>) 
         limits::listeners(&mut reader, server, tenants::count_agents(&tenants));
     }
     let tenants = tenants::tenants(&mut reader, tenants, &installations, environment);
-    let config =
-        (|| Some(Config { server: server?, database: database?, token_keys: token_keys?, slack, tenants }))();
+    if let Some(server) = &server {
+        limits::exposure(&mut reader, server);
+    }
+    let mut warnings = reader.take_warnings();
+    warnings.extend(tenants.values().flat_map(|tenant| tenant.policy.warnings()));
+    let config = (|| {
+        let (server, database, token_keys) = (server?, database?, token_keys?);
+        Some(Config { server, database, token_keys, slack, tenants, warnings })
+    })();
     finish(reader, config)
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use toml::{Table, Value};
 
 use super::reader::{Kind, Reader, Section, parse};
+use super::{is_open, open_fault};
 use crate::domain::cosmetic::Cosmetic;
 use crate::domain::ids::Tenant;
 use crate::domain::policy::{
@@ -38,8 +39,12 @@ pub fn load(tenant: Tenant, directory: &Path, known: &Known) -> Result<Policy, V
         return Err(whole("holds no *.toml file: write at least one".to_owned()));
     }
     let (mut files, mut faults) = (Vec::new(), Vec::new());
+    let mut open = if is_open(directory) { vec![open_fault(directory)] } else { Vec::new() };
     for path in paths {
         let name = path.display().to_string();
+        if is_open(&path) {
+            open.push(open_fault(&path));
+        }
         match std::fs::read_to_string(&path) {
             Ok(text) => {
                 let (definition, found) = read(&name, &text);
@@ -53,17 +58,21 @@ pub fn load(tenant: Tenant, directory: &Path, known: &Known) -> Result<Policy, V
         }
     }
     if faults.is_empty() {
-        return compile(tenant, &files, known);
+        return match compile(tenant, &files, known) {
+            Ok(policy) if open.is_empty() => Ok(policy),
+            Ok(_) => Err(open),
+            Err(faults) => Err([open, faults].concat()),
+        };
     }
     let certain = certain_faults(&files, known);
     let others: Vec<_> =
         certain.into_iter().filter(|other| !faults.iter().any(|read| explains(read, other))).collect();
     faults.extend(others);
-    Err(faults)
+    Err([open, faults].concat())
 }
 
 /// The files in the order of their names. An entry that can't be read is a fault: its rules may be the ones that deny.
-fn paths(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+pub(super) fn paths(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
@@ -96,7 +105,7 @@ fn read(file: &str, text: &str) -> (Option<Definition>, Vec<Fault>) {
 }
 
 fn definition(reader: &mut Reader, table: Table) -> Definition {
-    let mut root = Section::new(reader, "", table);
+    let mut root = Section::new(reader, "", "", table);
     let mut thresholds = BTreeMap::new();
     for (name, value) in root.optional::<Table>("thresholds").unwrap_or_default() {
         match f64::read(value) {
@@ -125,7 +134,7 @@ fn definition(reader: &mut Reader, table: Table) -> Definition {
 }
 
 fn person(reader: &mut Reader, name: &str, table: Table) -> PersonDefinition {
-    let mut section = Section::new(reader, format!("people.{name}"), table);
+    let mut section = Section::new(reader, "people.*", format!("people.{name}"), table);
     let slack = section.optional("slack").unwrap_or_default();
     section.not_built(&["discord", "subjects", "totp"]);
     section.end();
@@ -133,7 +142,7 @@ fn person(reader: &mut Reader, name: &str, table: Table) -> PersonDefinition {
 }
 
 fn group(reader: &mut Reader, name: &str, table: Table) -> GroupDefinition {
-    let mut section = Section::new(reader, format!("groups.{name}"), table);
+    let mut section = Section::new(reader, "groups.*", format!("groups.{name}"), table);
     let people = section.optional("people").unwrap_or_default();
     let slack_usergroups = section.optional("slack_usergroups").unwrap_or_default();
     section.not_built(&["discord_roles"]);
@@ -141,16 +150,18 @@ fn group(reader: &mut Reader, name: &str, table: Table) -> GroupDefinition {
     GroupDefinition { people, slack_usergroups }
 }
 
-fn rule(reader: &mut Reader, at: usize, mut table: Table) -> Option<RuleDefinition> {
+fn rule(reader: &mut Reader, at: usize, table: Table) -> Option<RuleDefinition> {
     // The name first, so that every other fault of the rule carries it.
-    let name = match table.remove("name").map(String::read) {
+    let name = match table.get("name").cloned().map(String::read) {
         Some(Some(name)) if !name.is_empty() => name,
         _ => {
-            reader.fault(format!("rules[{at}].name"), "is missing: every rule needs a name of its own");
+            let message = "is missing: every rule needs a name of its own, such as name = \"large-refunds\"";
+            reader.fault(format!("rules[{at}].name"), message);
             return None;
         }
     };
-    let mut section = Section::new(reader, format!("rules.{name}"), table);
+    let mut section = Section::new(reader, "rules[]", format!("rules.{name}"), table);
+    let _: Option<String> = section.optional("name");
     let tools = section.required("tools").unwrap_or_default();
     let when = section.optional("when");
     let decision: Option<String> = section.required("decision");
@@ -205,7 +216,7 @@ fn approval(section: &mut Section<'_>) -> ApprovalDefinition {
         .into_iter()
         .map(|table| {
             let path = section.key("approvers");
-            let mut entry = Section::new(section.reader(), path, table);
+            let mut entry = Section::new(section.reader(), "rules[].approvers[]", path, table);
             let group = entry.required("group").unwrap_or_default();
             let count = entry.optional("count").unwrap_or(1);
             entry.end();
@@ -228,7 +239,7 @@ fn approval(section: &mut Section<'_>) -> ApprovalDefinition {
 fn cosmetic(section: &mut Section<'_>) -> Cosmetic {
     let table = section.optional::<Table>("cosmetic").unwrap_or_default();
     let path = section.key("cosmetic");
-    let mut cosmetic = Section::new(section.reader(), path, table);
+    let mut cosmetic = Section::new(section.reader(), "rules[].cosmetic", path, table);
     let definition = Cosmetic {
         ignore: cosmetic.optional("ignore").unwrap_or_default(),
         unordered: cosmetic.optional("unordered").unwrap_or_default(),
@@ -238,7 +249,7 @@ fn cosmetic(section: &mut Section<'_>) -> Cosmetic {
 }
 
 fn limits(reader: &mut Reader, table: Table) -> LimitsDefinition {
-    let mut section = Section::new(reader, "limits", table);
+    let mut section = Section::new(reader, "limits", "limits", table);
     let definition = LimitsDefinition {
         asks_per_minute: section.optional("asks_per_minute"),
         pending_per_agent: section.optional("pending_per_agent"),
@@ -255,7 +266,7 @@ fn limits(reader: &mut Reader, table: Table) -> LimitsDefinition {
 fn denials_pause(section: &mut Section<'_>, table: Table) -> DenialsPause {
     let default = Limits::default().denials_pause;
     let path = section.key("denials_pause");
-    let mut pause = Section::new(section.reader(), path, table);
+    let mut pause = Section::new(section.reader(), "limits.denials_pause", path, table);
     let definition = DenialsPause {
         count: pause.optional("count").unwrap_or(default.count),
         within: pause.optional("within").unwrap_or(default.within),
@@ -277,7 +288,7 @@ impl Kind for DenialMemory {
 
 fn preview_of(section: &mut Section<'_>, table: Table) -> PreviewDefinition {
     let path = section.key("preview");
-    let mut preview = Section::new(section.reader(), path, table);
+    let mut preview = Section::new(section.reader(), "rules[].preview", path, table);
     let definition = PreviewDefinition {
         title: preview.optional("title"),
         target: preview.optional("target"),

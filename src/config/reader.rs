@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use toml::{Table, Value};
 
+use super::reference;
 use crate::domain::duration;
 use crate::domain::policy::Fault;
 
@@ -13,19 +14,48 @@ use crate::domain::policy::Fault;
 pub(super) struct Reader {
     file: String,
     faults: Vec<Fault>,
+    warnings: Vec<Fault>,
+    /// The environment variables that secrets were taken from.
+    variables: Vec<String>,
 }
 
 impl Reader {
     pub(super) fn new(file: impl Into<String>) -> Self {
-        Self { file: file.into(), faults: Vec::new() }
+        Self { file: file.into(), faults: Vec::new(), warnings: Vec::new(), variables: Vec::new() }
     }
 
     pub(super) fn fault(&mut self, key: impl Into<String>, message: impl Into<String>) {
         self.faults.push(Fault { file: self.file.clone(), key: key.into(), message: message.into() });
     }
 
+    /// What is accepted, and probably not meant.
+    pub(super) fn warning(&mut self, key: impl Into<String>, message: impl Into<String>) {
+        self.warnings.push(Fault { file: self.file.clone(), key: key.into(), message: message.into() });
+    }
+
+    /// Notes that a secret came from the environment.
+    pub(super) fn note_variable(&mut self, variable: &str) {
+        self.variables.push(variable.to_owned());
+    }
+
     pub(super) fn into_faults(self) -> Vec<Fault> {
         self.faults
+    }
+
+    /// The warnings that there are so far, the one about the environment last.
+    pub(super) fn take_warnings(&mut self) -> Vec<Fault> {
+        let mut variables = std::mem::take(&mut self.variables);
+        variables.sort();
+        variables.dedup();
+        if !variables.is_empty() {
+            let message = format!(
+                "secrets come from the environment ({}), which every process of this user and every crash report may \
+                 read: {{ file = \"…\" }} with mode 0600 keeps them closer",
+                variables.join(", ")
+            );
+            self.warning("", message);
+        }
+        std::mem::take(&mut self.warnings)
     }
 
     pub(super) fn add(&mut self, faults: Vec<Fault>) {
@@ -38,8 +68,21 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Table, Fault> {
     text.parse::<Table>().map_err(|error| {
         let line =
             error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        Fault { file: file.to_owned(), key: String::new(), message: format!("line {line} is not TOML") }
+        let written = text.lines().nth(line - 1).unwrap_or_default();
+        let message = match harmless(error.message(), written) {
+            Some(reason) => format!("line {line} is not TOML: {reason}"),
+            None => format!("line {line} is not TOML"),
+        };
+        Fault { file: file.to_owned(), key: String::new(), message }
     })
+}
+
+/// The parser's reason, unless a word of the line stands in it, which may be a secret's.
+fn harmless(reason: &str, written: &str) -> Option<String> {
+    let words = written.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 3);
+    let quoted = words.into_iter().any(|word| reason.contains(word));
+    let reason = reason.lines().map(str::trim).collect::<Vec<_>>().join(", ");
+    (!quoted && !reason.is_empty() && reason.is_ascii()).then_some(reason)
 }
 
 /// Whether a name has the form of those that become part of a path or of another name.
@@ -52,11 +95,14 @@ pub(super) fn is_name(name: &str) -> bool {
 pub(super) trait Kind: Sized {
     /// What to write: "a string".
     const WANTED: &'static str;
+    /// What to write for several.
+    const SEVERAL: &'static str = "a list";
     fn read(value: Value) -> Option<Self>;
 }
 
 impl Kind for String {
     const WANTED: &'static str = "a string";
+    const SEVERAL: &'static str = "a list of strings";
     fn read(value: Value) -> Option<Self> {
         match value {
             Value::String(text) => Some(text),
@@ -103,6 +149,7 @@ impl Kind for Duration {
 
 impl Kind for Table {
     const WANTED: &'static str = "a table";
+    const SEVERAL: &'static str = "a list of tables, each below a heading in [[…]] or within [{ … }]";
     fn read(value: Value) -> Option<Self> {
         match value {
             Value::Table(table) => Some(table),
@@ -119,7 +166,7 @@ impl Kind for Value {
 }
 
 impl<T: Kind> Kind for Vec<T> {
-    const WANTED: &'static str = "a list";
+    const WANTED: &'static str = T::SEVERAL;
     fn read(value: Value) -> Option<Self> {
         match value {
             Value::Array(items) => items.into_iter().map(T::read).collect(),
@@ -131,13 +178,21 @@ impl<T: Kind> Kind for Vec<T> {
 /// One table being read. Whatever is left at the end is an unknown key.
 pub(super) struct Section<'r> {
     reader: &'r mut Reader,
+    /// The section of the reference that this is one of.
+    kind: &'static str,
     path: String,
     table: Table,
+    asked: Vec<&'static str>,
 }
 
 impl<'r> Section<'r> {
-    pub(super) fn new(reader: &'r mut Reader, path: impl Into<String>, table: Table) -> Self {
-        Self { reader, path: path.into(), table }
+    pub(super) fn new(
+        reader: &'r mut Reader,
+        kind: &'static str,
+        path: impl Into<String>,
+        table: Table,
+    ) -> Self {
+        Self { reader, kind, path: path.into(), table, asked: Vec::new() }
     }
 
     pub(super) fn key(&self, key: &str) -> String {
@@ -164,41 +219,64 @@ impl<'r> Section<'r> {
     }
 
     /// A key that may be absent.
-    pub(super) fn optional<T: Kind>(&mut self, key: &str) -> Option<T> {
+    pub(super) fn optional<T: Kind>(&mut self, key: &'static str) -> Option<T> {
+        self.asked.push(key);
         let value = self.table.remove(key)?;
         let read = T::read(value);
         if read.is_none() {
-            self.fault(key, format!("must be {}", T::WANTED));
+            let example = self.example(key).map(|text| format!(", such as {text}")).unwrap_or_default();
+            // Some kinds say themselves what to write.
+            let example =
+                if T::WANTED.contains("such as") || T::WANTED == bool::WANTED { "" } else { &example };
+            self.fault(key, format!("must be {}{example}", T::WANTED));
         }
         read
     }
 
     /// A key that must be there.
-    pub(super) fn required<T: Kind>(&mut self, key: &str) -> Option<T> {
+    pub(super) fn required<T: Kind>(&mut self, key: &'static str) -> Option<T> {
         if !self.has(key) {
-            self.fault(key, format!("is missing: it must be {}", T::WANTED));
+            self.asked.push(key);
+            self.missing(key, T::WANTED);
             return None;
         }
         self.optional(key)
     }
 
     /// A key that must be there, in a form that the caller reads.
-    pub(super) fn required_as(&mut self, key: &str, wanted: &str) -> Option<Value> {
+    pub(super) fn required_as(&mut self, key: &'static str, wanted: &str) -> Option<Value> {
+        self.asked.push(key);
         let value = self.table.remove(key);
         if value.is_none() {
-            self.fault(key, format!("is missing: it must be {wanted}"));
+            self.missing(key, wanted);
         }
         value
     }
 
+    fn missing(&mut self, key: &str, wanted: &str) {
+        let message = match self.example(key) {
+            Some(example) => format!("is missing: add {key} = {example}"),
+            None => format!("is missing: it must be {wanted}"),
+        };
+        self.fault(key, message);
+    }
+
+    /// A value of the reference, as it is written in a file.
+    fn example(&self, key: &str) -> Option<&'static str> {
+        reference::key(self.kind, key).map(|found| found.example).filter(|example| !example.is_empty())
+    }
+
     /// The named tables of a table: `[people.*]`.
-    pub(super) fn tables(&mut self, key: &str) -> Vec<(String, Table)> {
+    pub(super) fn tables(&mut self, key: &'static str) -> Vec<(String, Table)> {
         let Some(table) = self.optional::<Table>(key) else { return Vec::new() };
         let mut tables = Vec::new();
         for (name, value) in table {
             match value {
                 Value::Table(table) => tables.push((name, table)),
-                _ => self.fault(&format!("{key}.{name}"), "must be a table"),
+                _ => self.fault(
+                    &format!("{key}.{name}"),
+                    format!("must be a table: keys stand below [{}]", self.key(&format!("{key}.NAME"))),
+                ),
             }
         }
         tables
@@ -215,9 +293,30 @@ impl<'r> Section<'r> {
 
     /// Every key that nothing has asked for is unknown.
     pub(super) fn end(mut self) {
+        #[cfg(test)]
+        ASKED.with_borrow_mut(|all| all.extend(self.asked.iter().map(|key| (self.kind, *key))));
         let left: Vec<String> = self.table.keys().cloned().collect();
         for key in left {
-            self.fault(&key, "is not a known key: remove it, or correct its spelling");
+            let message = match self.near(&key) {
+                Some(near) => format!("is not a known key: did you mean {near}?"),
+                None => "is not a known key: remove it, or correct its spelling".to_owned(),
+            };
+            self.fault(&key, message);
         }
     }
+
+    /// The key that was probably meant.
+    fn near(&self, key: &str) -> Option<&'static str> {
+        let distance = |known: &&'static str| strsim::osa_distance(&key.to_lowercase(), known);
+        let nearest = self.asked.iter().copied().min_by_key(distance)?;
+        let close = distance(&nearest) <= 2 && key.len() > 3 || key.eq_ignore_ascii_case(nearest);
+        close.then_some(nearest)
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Every key that this thread's readers have asked for, with its section.
+    pub(super) static ASKED: std::cell::RefCell<std::collections::BTreeSet<(&'static str, &'static str)>> =
+        const { std::cell::RefCell::new(std::collections::BTreeSet::new()) };
 }

@@ -25,6 +25,9 @@ const PLACEHOLDERS: [&str; 9] = [
     "your_",
 ];
 
+/// Secrets that stand in public documentation: whoever reads it can sign with them.
+const PUBLISHED: [&str; 1] = ["8f742231b10e8888abcd99yyyzzz85a5"];
+
 /// What a secret must be like.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rules {
@@ -46,7 +49,7 @@ impl Rules {
 /// Reads a secret that must be there.
 pub(super) fn required(
     section: &mut Section<'_>,
-    key: &str,
+    key: &'static str,
     rules: Rules,
     environment: &Environment<'_>,
 ) -> Option<SecretString> {
@@ -57,7 +60,7 @@ pub(super) fn required(
 /// Reads one secret or a list of two, both of which are valid during a rotation.
 pub(super) fn one_or_two(
     section: &mut Section<'_>,
-    key: &str,
+    key: &'static str,
     rules: Rules,
     environment: &Environment<'_>,
 ) -> Vec<SecretString> {
@@ -83,7 +86,11 @@ pub(super) fn resolve(
 ) -> Option<SecretString> {
     let checked =
         read(value, environment).and_then(|secret| check(secret.expose_secret(), rules).map(|()| secret));
-    checked.map_err(|message| section.fault(key, message)).ok()
+    let checked = checked.map_err(|message| section.fault(key, message)).ok();
+    if let (Some(_), Some(("env", variable))) = (&checked, value.as_table().and_then(entry)) {
+        section.reader().note_variable(variable);
+    }
+    checked
 }
 
 /// How a secret is written.
@@ -96,7 +103,9 @@ fn read(value: &Value, environment: &Environment<'_>) -> Result<SecretString, St
     match entry(table) {
         Some(("env", name)) => environment.variable(name).map(SecretString::from).ok_or_else(|| {
             if is_variable_name(name) {
-                format!("the environment variable {name} is not set")
+                format!(
+                    "the environment variable {name} is not set: set it for this process, or name another"
+                )
             } else {
                 "names an environment variable that is not set: a secret itself has no place here".to_owned()
             }
@@ -128,11 +137,14 @@ fn from_file(path: &Path) -> Result<SecretString, String> {
         std::io::ErrorKind::InvalidData => {
             "the file is not text: write the secret in base64 or hex".to_owned()
         }
-        kind => format!("the file can't be read: {kind}"),
+        kind => format!("the file can't be read: {kind}; its path is relative to this file's directory"),
     };
     let mode = std::fs::metadata(path).map_err(unreadable)?.permissions().mode();
     if mode & 0o004 != 0 {
-        return Err("the file can be read by everybody: chmod o-r it".to_owned());
+        return Err("the file can be read by everybody: chmod o-rw it".to_owned());
+    }
+    if mode & 0o002 != 0 {
+        return Err("the file can be changed by everybody: chmod o-rw it".to_owned());
     }
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
     // Editors end a file with a line end; one is not part of the secret.
@@ -146,14 +158,20 @@ fn check(secret: &str, rules: Rules) -> Result<(), String> {
     }
     if secret.trim() != secret || secret.chars().any(char::is_control) {
         return Err(
-            "has white space around it or a line end or control character in it: remove that".to_owned()
+            "has white space around it, or a line end or control character in it (one line end at the end of a file is taken off): remove that".to_owned()
         );
     }
     if rules.random && secret.chars().any(char::is_whitespace) {
         return Err("has white space in it: put the secret alone there".to_owned());
     }
     if secret.len() < rules.shortest {
-        return Err(format!("is too short: it must have at least {} characters", rules.shortest));
+        return Err(format!(
+            "is too short: put the whole secret there, which has at least {} characters",
+            rules.shortest
+        ));
+    }
+    if rules.random && PUBLISHED.contains(&secret) {
+        return Err("is the example of public documentation: put the real secret there".to_owned());
     }
     if rules.random && is_placeholder(secret) {
         return Err("is a placeholder: put the real secret there".to_owned());

@@ -52,7 +52,7 @@ pub struct DatabaseConfig {
 
 /// Reads `[server]`; every key has a default.
 pub(super) fn server(reader: &mut Reader, table: Option<Table>) -> Option<ServerConfig> {
-    let mut section = Section::new(reader, "server", table.unwrap_or_default());
+    let mut section = Section::new(reader, "server", "server", table.unwrap_or_default());
     let agents_listen = address(&mut section, "agents_listen", 8080);
     let callbacks_listen = address(&mut section, "callbacks_listen", 8081);
     let admin_listen = address(&mut section, "admin_listen", 9090);
@@ -113,7 +113,7 @@ fn is_origin(text: &str) -> bool {
     rest.is_some_and(is_authority)
 }
 
-fn address(section: &mut Section<'_>, key: &str, port: u16) -> Option<SocketAddr> {
+fn address(section: &mut Section<'_>, key: &'static str, port: u16) -> Option<SocketAddr> {
     let Some(text) = section.optional::<String>(key) else {
         return Some(SocketAddr::from(([127, 0, 0, 1], port)));
     };
@@ -134,7 +134,7 @@ pub(super) fn database(
         reader.fault("database", "is missing: add [database] with url = { env = \"DATABASE_URL\" }");
         return None;
     };
-    let mut section = Section::new(reader, "database", table);
+    let mut section = Section::new(reader, "database", "database", table);
     let url = secret::required(&mut section, "url", Rules::TEXT, environment);
     if let Some(url) = &url {
         let parsed = Url::parse(url.expose_secret()).ok();

@@ -8,6 +8,7 @@ use toml::{Table, Value};
 use super::reader::{Reader, Section};
 use super::upstreams::{UpstreamConfig, upstream};
 use super::{Environment, policy};
+use crate::domain::digest::sha256;
 use crate::domain::ids::{AgentName, Installation, Person, Tenant, UpstreamName};
 use crate::domain::policy::{Known, Policy};
 
@@ -47,7 +48,7 @@ pub(super) fn tenants(
     let mut all = BTreeMap::new();
     let mut keys = BTreeSet::new();
     for (name, table) in tables {
-        let mut section = Section::new(reader, format!("tenants.{name}"), table);
+        let mut section = Section::new(reader, "tenants.*", format!("tenants.{name}"), table);
         if !is_shown_name(&name) {
             section.fault("", NAMED);
         }
@@ -73,7 +74,10 @@ pub(super) fn tenants(
             .collect();
         let Some(directory) = directory else { continue };
         let directory = environment.directory().join(directory);
-        let known = Known { slack: installations.clone(), upstreams: names };
+        let owned =
+            |(agent, config): (&AgentName, &AgentConfig)| Some((agent.clone(), config.owner.clone()?));
+        let owners = agents.iter().filter_map(owned).collect();
+        let known = Known { slack: installations.clone(), upstreams: names, owners };
         let tenant = Tenant::new(name.clone());
         match policy::load(tenant.clone(), &directory, &known) {
             Ok(policy) => {
@@ -81,7 +85,7 @@ pub(super) fn tenants(
                     if config.owner.as_ref().is_some_and(|owner| !policy.knows(owner)) {
                         reader.fault(
                             format!("tenants.{name}.agents.{agent}.owner"),
-                            "is nobody of the policy's [people]: add the person there, or correct the name",
+                            "is nobody of the policy's [people]: add [people.NAME] to a policy file, or correct the name",
                         );
                     }
                 }
@@ -112,6 +116,14 @@ fn is_shown_name(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'))
 }
 
+/// Whether a hash is of nothing, or of a word that stands in examples.
+fn is_well_known(hash: &[u8; 32]) -> bool {
+    WORDS.iter().any(|word| sha256(word.as_bytes()) == *hash)
+}
+
+/// Keys that somebody tries things with, and forgets.
+const WORDS: [&str; 8] = ["", "test", "secret", "password", "changeme", "key", "agent", "undersign"];
+
 fn agent(
     reader: &mut Reader,
     tenant: &str,
@@ -119,7 +131,8 @@ fn agent(
     table: Table,
     keys: &mut BTreeSet<[u8; 32]>,
 ) -> (AgentName, AgentConfig) {
-    let mut section = Section::new(reader, format!("tenants.{tenant}.agents.{name}"), table);
+    let mut section =
+        Section::new(reader, "tenants.*.agents.*", format!("tenants.{tenant}.agents.{name}"), table);
     if !is_shown_name(&name) {
         section.fault("", NAMED);
     }
@@ -136,6 +149,10 @@ fn agent(
     let mut key_sha256 = Vec::new();
     for text in written {
         match <[u8; 32]>::try_from(hex::decode(&text).unwrap_or_default()) {
+            Ok(hash) if is_well_known(&hash) => section.fault(
+                "key_sha256",
+                "is the hash of a word that anybody could guess: make a key with `undersign agent-key`",
+            ),
             Ok(hash) => {
                 if !keys.insert(hash) {
                     section.fault(

@@ -6,7 +6,7 @@ use secrecy::ExposeSecret as _;
 use super::*;
 
 /// A configuration without a fault.
-const GOOD: &str = r#"
+pub(super) const GOOD: &str = r#"
 [server]
 agents_listen = "127.0.0.1:8080"
 public_url = "http://127.0.0.1:8080"
@@ -51,12 +51,12 @@ const CANARIES: [&str; 5] = [
 ];
 
 /// Files of one test.
-struct Files {
+pub(super) struct Files {
     dir: PathBuf,
 }
 
 impl Files {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         static SERIAL: AtomicU32 = AtomicU32::new(0);
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("undersign-config-{}-{serial}", std::process::id()));
@@ -67,7 +67,7 @@ impl Files {
         files
     }
 
-    fn write(&self, path: &str, content: &str, mode: u32) {
+    pub(super) fn write(&self, path: &str, content: &str, mode: u32) {
         let path = self.dir.join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, content).unwrap();
@@ -78,7 +78,7 @@ impl Files {
         load_with(&self.dir.join("undersign.toml"), lookup)
     }
 
-    fn load(&self) -> Result<Config, LoadError> {
+    pub(super) fn load(&self) -> Result<Config, LoadError> {
         self.load_in(&environment)
     }
 
@@ -93,7 +93,7 @@ impl Files {
         self.outcome(self.load())
     }
 
-    fn outcome(&self, loaded: Result<Config, LoadError>) -> String {
+    pub(super) fn outcome(&self, loaded: Result<Config, LoadError>) -> String {
         let text = match loaded {
             Ok(_) => return "accepted".to_owned(),
             Err(error) => error.to_string(),
@@ -174,10 +174,10 @@ fn all_faults_come_at_once() {
     insta::assert_snapshot!(faults, @r#"
     server.agents_listen: must be an address and a port, such as "127.0.0.1:8080"
     server.colour: is not a known key: remove it, or correct its spelling
-    database.url: the environment variable NO_SUCH_URL is not set
-    token_keys[0].secret: the file can't be read: entity not found
+    database.url: the environment variable NO_SUCH_URL is not set: set it for this process, or name another
+    token_keys[0].secret: the file can't be read: entity not found; its path is relative to this file's directory
     slack.main.team_id: must be an id such as "T0123ABCD"
-    slack.main.signing_secret: the environment variable NO_SUCH_SECRET is not set
+    slack.main.signing_secret: the environment variable NO_SUCH_SECRET is not set: set it for this process, or name another
     tenants.acme.agents.support-bot.key_sha256: must be 64 hex digits, as `undersign agent-key` prints them
     tenants.acme.upstreams.shop.url: is plain http to another host: use https, or set allow_insecure = true
     policy/acme/team.toml: rules.read-only.decision: must be "allow", "require_approval" or "deny"
@@ -220,7 +220,7 @@ fn server_and_database_are_checked() {
     agents_listen = "localhost:8080"
       -> server.agents_listen: must be an address and a port, such as "127.0.0.1:8080"
     agents_listen = 8080
-      -> server.agents_listen: must be a string
+      -> server.agents_listen: must be a string, such as "127.0.0.1:8080"
     agents_listen = "127.0.0.1:9090"
       -> server.admin_listen: is another listener's address already: give it a port of its own
     admin_listen = "0.0.0.0:9090"
@@ -258,7 +258,7 @@ fn server_and_database_are_checked() {
     url = "postgres://undersign@localhost/undersign"
       -> database.url: must be { file = "…" } or { env = "…" }: a secret is never written here itself
     max_connections = 16
-      -> database.url: is missing: it must be { file = "…" } or { env = "…" }
+      -> database.url: is missing: add url = { env = "DATABASE_URL" }
     url = { env = "SHOP_TOKEN" }
       -> database.url: must be a postgres:// address
     url = { env = "DATABASE_URL" }
@@ -297,7 +297,7 @@ fn the_environment_is_not_asked_for_what_looks_like_a_secret() {
     insta::assert_snapshot!(table, @r#"
     -> slack.main.bot_token: names an environment variable that is not set: a secret itself has no place here
     -> slack.main.bot_token: must be { file = "…" } or { env = "…" }: a secret is never written here itself
-    -> slack.main.bot_token: the file can't be read: entity not found
+    -> slack.main.bot_token: the file can't be read: entity not found; its path is relative to this file's directory
     -> slack.main.bot_token: must be { file = "…" } or { env = "…" }, one of the two
     -> slack.main.bot_token: must be { file = "…" } or { env = "…" }, one of the two
     "#);
@@ -336,17 +336,17 @@ fn a_secret_is_refused_for_what_it_is_and_not_shown() {
     ""
       -> slack.main.signing_secret: is empty: put the secret there
     "8f742231b10e888"
-      -> slack.main.signing_secret: is too short: it must have at least 16 characters
+      -> slack.main.signing_secret: is too short: put the whole secret there, which has at least 16 characters
     "8f742231b10e8888"
       -> accepted
     "8f742231b10e8888abcd99yyyzzz85a5\n"
-      -> slack.main.signing_secret: has white space around it or a line end or control character in it: remove that
+      -> slack.main.signing_secret: has white space around it, or a line end or control character in it (one line end at the end of a file is taken off): remove that
     " 8f742231b10e8888abcd99yyyzzz85a5"
-      -> slack.main.signing_secret: has white space around it or a line end or control character in it: remove that
+      -> slack.main.signing_secret: has white space around it, or a line end or control character in it (one line end at the end of a file is taken off): remove that
     "8f742231b10e8888 abcd99yyyzzz85a5"
       -> slack.main.signing_secret: has white space in it: put the secret alone there
     "8f742231b10e8888\nabcd99yyyzzz85a5"
-      -> slack.main.signing_secret: has white space around it or a line end or control character in it: remove that
+      -> slack.main.signing_secret: has white space around it, or a line end or control character in it (one line end at the end of a file is taken off): remove that
     "changeme-changeme"
       -> slack.main.signing_secret: is a placeholder: put the real secret there
     "xxxxxxxxxxxxxxxxxxxx"
@@ -385,10 +385,10 @@ fn a_secrets_file_is_closed_to_others_and_loses_one_line_end() {
     600 "abcdefghijklmnopqrstuvwxyz012345": accepted
     440 "abcdefghijklmnopqrstuvwxyz012345\n": accepted
     660 "abcdefghijklmnopqrstuvwxyz012345\r\n": accepted
-    600 "abcdefghijklmnopqrstuvwxyz012345\n\n": token_keys[0].secret: has white space around it or a line end or control character in it: remove that
-    644 "abcdefghijklmnopqrstuvwxyz012345": token_keys[0].secret: the file can be read by everybody: chmod o-r it
-    604 "abcdefghijklmnopqrstuvwxyz012345": token_keys[0].secret: the file can be read by everybody: chmod o-r it
-    600 "bcdefghijklmnopqrstuvwxyz012345": token_keys[0].secret: is too short: it must have at least 32 characters
+    600 "abcdefghijklmnopqrstuvwxyz012345\n\n": token_keys[0].secret: has white space around it, or a line end or control character in it (one line end at the end of a file is taken off): remove that
+    644 "abcdefghijklmnopqrstuvwxyz012345": token_keys[0].secret: the file can be read by everybody: chmod o-rw it
+    604 "abcdefghijklmnopqrstuvwxyz012345": token_keys[0].secret: the file can be read by everybody: chmod o-rw it
+    600 "bcdefghijklmnopqrstuvwxyz012345": token_keys[0].secret: is too short: put the whole secret there, which has at least 32 characters
     bytes: token_keys[0].secret: the file is not text: write the secret in base64 or hex
     "#);
 }
@@ -423,7 +423,7 @@ fn token_keys_and_slack_are_checked() {
     id = "k.1"
       -> token_keys[0].id: must be 1 to 32 letters, digits, '-' or '_'
 
-      -> token_keys[0].id: is missing: it must be a string
+      -> token_keys[0].id: is missing: add id = "k1"
     id = "k1"
     algorithm = "none"
       -> token_keys[0].algorithm: is not a known key: remove it, or correct its spelling
@@ -435,7 +435,7 @@ fn token_keys_and_slack_are_checked() {
 
       -> token_keys: is missing: add [[token_keys]] with id and secret = { file = "…" }
 
-      -> slack.main.app_id: is missing: it must be a string
+      -> slack.main.app_id: is missing: add app_id = "A0123ABCD"
     app_id = "a0undersign"
       -> slack.main.app_id: must be an id such as "A0123ABCD"
     app_id = "A0UNDERSIGN"
@@ -454,7 +454,7 @@ fn token_keys_and_slack_are_checked() {
     api_url = "http://127.0.0.1:4455/api"
       -> accepted
 
-      -> slack.main.signing_secret: is missing: it must be { file = "…" } or { env = "…" }
+      -> slack.main.signing_secret: is missing: add signing_secret = { env = "SLACK_SIGNING_SECRET" }
     signing_secret = []
       -> slack.main.signing_secret: must be one secret, or a list of two during a rotation
     signing_secret = [{ env = "SLACK_SIGNING_SECRET" }, { env = "SLACK_BOT_TOKEN" }]
@@ -496,7 +496,7 @@ fn tenants_and_agents_are_checked() {
     ]);
     insta::assert_snapshot!(table, @r#"
 
-      -> tenants.acme.policy: is missing: it must be a string
+      -> tenants.acme.policy: is missing: add policy = "policy/acme"
     policy = "policy/none"
       -> tenants.acme.policy: the directory can't be read: entity not found
     policy = "policy"
@@ -505,7 +505,7 @@ fn tenants_and_agents_are_checked() {
     region = "eu"
       -> tenants.acme.region: is not a known key: remove it, or correct its spelling
     owner = "zoe"
-      -> tenants.acme.agents.support-bot.owner: is nobody of the policy's [people]: add the person there, or correct the name
+      -> tenants.acme.agents.support-bot.owner: is nobody of the policy's [people]: add [people.NAME] to a policy file, or correct the name
     jwt = { issuer = "https://id.example" }
       -> tenants.acme.agents.support-bot.jwt: is not available in this version: remove it
     owner_claim = "sub"
@@ -520,14 +520,14 @@ fn tenants_and_agents_are_checked() {
       -> tenants.acme.agents.support-bot.key_sha256: must be 64 hex digits, as `undersign agent-key` prints them
     tenants.acme.agents.support-bot.key_sha256: must be 64 hex digits, as `undersign agent-key` prints them
     "usk_canary-credential"
-      -> tenants.acme.agents.support-bot.key_sha256: must be a list
+      -> tenants.acme.agents.support-bot.key_sha256: must be a list of strings, such as ["64 hex digits"]
     agents."support bot"
       -> tenants.acme.agents.support bot: must have a name of 1 to 64 letters, digits, '.', '-' and '_'
 
       -> tenants.acme.agents: is missing: add [tenants.acme.agents.NAME] with key_sha256
 
       -> tenants.acme.upstreams: is missing: add [tenants.acme.upstreams.NAME] with url
-    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*' is for no upstream of this tenant: add [tenants.*.upstreams.shop], or name another
+    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*' is for no upstream of this tenant: add [tenants.NAME.upstreams.shop] to the server's configuration, or name another
     "#);
 }
 
@@ -538,7 +538,7 @@ fn a_public_address_without_agents_and_a_file_without_tenants_are_refused() {
     let faults = files.edited(&[("127.0.0.1:8080", "0.0.0.0:8080"), (&GOOD[at..], "")]);
     insta::assert_snapshot!(faults, @r#"
     tenants: is missing: add [tenants.NAME] with policy, agents and upstreams
-    server.agents_listen: is public and no agent is configured: add [tenants.*.agents.*]
+    server.agents_listen: is open to others and no agent is configured: add [tenants.NAME.agents.NAME] with key_sha256, or listen on 127.0.0.1
     "#);
     // With agents it is only a policy that is at fault, and nothing else is said.
     assert_eq!(files.edited(&[("127.0.0.1:8080", "0.0.0.0:8080")]), "accepted");
@@ -599,11 +599,11 @@ fn upstream_addresses_are_checked() {
     shop.example
       -> tenants.acme.upstreams.shop.url: is not an address, such as "http://127.0.0.1:9001/mcp"
     file:///etc/passwd
-      -> tenants.acme.upstreams.shop.url: must be http or https
+      -> tenants.acme.upstreams.shop.url: must begin with https:// or, on this machine, http://
     unix:@abstract
-      -> tenants.acme.upstreams.shop.url: must be http or https
+      -> tenants.acme.upstreams.shop.url: must begin with https:// or, on this machine, http://
     ws://127.0.0.1/mcp
-      -> tenants.acme.upstreams.shop.url: must be http or https
+      -> tenants.acme.upstreams.shop.url: must begin with https:// or, on this machine, http://
     http://shop.example/mcp
       -> tenants.acme.upstreams.shop.url: is plain http to another host: use https, or set allow_insecure = true
     http://localhost.example/mcp
@@ -709,7 +709,7 @@ fn the_rest_of_an_upstream_is_checked() {
     // What was written holds a canary; what came of it may not.
     insta::assert_snapshot!(table.replace("canary-credential", "…"), @r#"
 
-      -> tenants.acme.upstreams.shop.url: is missing: it must be a string
+      -> tenants.acme.upstreams.shop.url: is missing: add url = "http://127.0.0.1:9001/mcp"
     command = ["npx"]
     env = {}
       -> tenants.acme.upstreams.shop.command: is not available in this version: remove it
@@ -744,13 +744,13 @@ fn the_rest_of_an_upstream_is_checked() {
       -> tenants.acme.upstreams.shop.headers.Authorization: must be { file = "…" } or { env = "…" }: a secret is never written here itself
     upstreams.Shop
       -> tenants.acme.upstreams.Shop: must have a name of 1 to 32 characters a-z, 0-9, '-' and '_', without '__' and no '_' at its end
-    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*' is for no upstream of this tenant: add [tenants.*.upstreams.shop], or name another
+    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*' is for no upstream of this tenant: add [tenants.NAME.upstreams.shop] to the server's configuration, or name another
     upstreams.sh__op
       -> tenants.acme.upstreams.sh__op: must have a name of 1 to 32 characters a-z, 0-9, '-' and '_', without '__' and no '_' at its end
-    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*' is for no upstream of this tenant: add [tenants.*.upstreams.shop], or name another
+    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*' is for no upstream of this tenant: add [tenants.NAME.upstreams.shop] to the server's configuration, or name another
     upstreams.shop_
       -> tenants.acme.upstreams.shop_: must have a name of 1 to 32 characters a-z, 0-9, '-' and '_', without '__' and no '_' at its end
-    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*' is for no upstream of this tenant: add [tenants.*.upstreams.shop], or name another
+    policy/acme/team.toml: rules.read-only.tools: 'shop/get_*' is for no upstream of this tenant: add [tenants.NAME.upstreams.shop] to the server's configuration, or name another
     "#);
 }
 
@@ -765,14 +765,17 @@ fn what_cannot_be_read_or_parsed_is_told_apart_from_what_is_refused() {
     files.write("undersign.toml", "[server]\nsecret = canary-password", 0o644);
     let broken = files.load().err().unwrap();
     assert!(unreadable(&broken));
-    assert_eq!(files.outcome(Err(broken)), "line 2 is not TOML");
+    assert_eq!(
+        files.outcome(Err(broken)),
+        "line 2 is not TOML: string values must be quoted, expected literal string"
+    );
     files.write("undersign.toml", &GOOD.replace("T0ACME", "ACME"), 0o644);
     files.write("policy/acme/other.toml", "[[rules]\n", 0o644);
     let policy = files.load().err().unwrap();
     assert!(unreadable(&policy));
     insta::assert_snapshot!(files.outcome(Err(policy)), @r#"
     slack.main.team_id: must be an id such as "T0123ABCD"
-    policy/acme/other.toml: line 1 is not TOML
+    policy/acme/other.toml: line 1 is not TOML: unclosed array table, expected `]`
     "#);
     files.write("policy/acme/other.toml", "", 0o644);
     assert!(!unreadable(&files.load().err().unwrap()));

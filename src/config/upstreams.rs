@@ -20,9 +20,13 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const LONGEST_ENVIRONMENT: usize = 64;
 
 /// Headers that the protocol gives a meaning, so that nobody may set them.
-const RESERVED: [&str; 9] = [
+const RESERVED: [&str; 13] = [
     "accept",
     "connection",
+    "expect",
+    "keep-alive",
+    "proxy-connection",
+    "trailer",
     "content-length",
     "content-type",
     "host",
@@ -61,7 +65,8 @@ pub(super) fn upstream(
     table: Table,
     environment: &Environment<'_>,
 ) -> Option<(UpstreamName, UpstreamConfig)> {
-    let mut section = Section::new(reader, format!("tenants.{tenant}.upstreams.{name}"), table);
+    let mut section =
+        Section::new(reader, "tenants.*.upstreams.*", format!("tenants.{tenant}.upstreams.{name}"), table);
     // Agents see `NAME__tool`, which must be read back in one way only.
     if !is_name(&name) || name.contains("__") || name.ends_with('_') {
         section.fault("", "must have a name of 1 to 32 characters a-z, 0-9, '-' and '_', without '__' and no '_' at its end");
@@ -120,7 +125,7 @@ fn headers(section: &mut Section<'_>, environment: &Environment<'_>) -> BTreeMap
 fn address(text: &str, insecure: bool) -> Result<Url, &'static str> {
     let url = Url::parse(text).map_err(|_| "is not an address, such as \"http://127.0.0.1:9001/mcp\"")?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err("must be http or https");
+        return Err("must begin with https:// or, on this machine, http://");
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err("must not hold a user name or password: use headers");

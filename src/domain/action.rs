@@ -144,7 +144,10 @@ pub enum State {
     /// Too late.
     Expired,
     /// Withdrawn.
-    Cancelled,
+    Cancelled {
+        /// Who withdrew it, unless it was the agent.
+        by: Option<String>,
+    },
     /// Voided by a change.
     Invalidated {
         /// The code of the change.
@@ -183,7 +186,7 @@ impl State {
             },
             Self::Denied { .. } => StateName::Denied,
             Self::Expired => StateName::Expired,
-            Self::Cancelled => StateName::Cancelled,
+            Self::Cancelled { .. } => StateName::Cancelled,
             Self::Invalidated { .. } => StateName::Invalidated,
             Self::Undeliverable => StateName::Undeliverable,
             Self::Returned { .. } => StateName::Returned,

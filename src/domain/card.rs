@@ -127,7 +127,7 @@ fn heading(state: &State) -> &'static str {
         State::Executed { outcome: Outcome::Unknown { .. } } => "Approved: outcome unknown",
         State::Denied { .. } => "Denied",
         State::Expired => "Expired",
-        State::Cancelled => "Cancelled",
+        State::Cancelled { .. } => "Cancelled",
         State::Invalidated { .. } => "No longer valid",
         State::Undeliverable => "Not deliverable",
         State::Returned { .. } => "Sent back",
@@ -169,7 +169,10 @@ fn history(action: &Action) -> Vec<Vec<Span>> {
         State::Executed { outcome } => text(outcome_line(outcome)),
         State::Denied { .. } => text("The tool was not called.".to_owned()),
         State::Expired => text("Time ran out. The tool was not called.".to_owned()),
-        State::Cancelled => text("Withdrawn by the agent. The tool was not called.".to_owned()),
+        State::Cancelled { by } => text(format!(
+            "Withdrawn by {}. The tool was not called.",
+            visible(by.as_deref().unwrap_or("the agent"))
+        )),
         State::Invalidated { reason } => text(format!("Void: {}. The tool was not called.", visible(reason))),
         State::Undeliverable => text("It could not be shown everywhere. The tool was not called.".to_owned()),
         State::Returned { reason } => {

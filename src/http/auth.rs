@@ -1,7 +1,9 @@
 //! Which agent a request is from: a bearer key, known by its hash alone.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
@@ -9,16 +11,21 @@ use crate::app::Caller;
 use crate::domain::digest::sha256;
 
 /// The keys of every agent, by hash. The look-up compares hashes, so its timing tells nothing about a key.
-pub struct AgentKeys(HashMap<[u8; 32], Caller>);
+pub struct AgentKeys(ArcSwap<HashMap<[u8; 32], Caller>>);
 
 impl AgentKeys {
     /// Takes each key's SHA-256 and whose it is.
     pub fn new(keys: Vec<([u8; 32], Caller)>) -> Self {
-        Self(keys.into_iter().collect())
+        Self(ArcSwap::from_pointee(keys.into_iter().collect()))
+    }
+
+    /// Puts others in their place.
+    pub fn put(&self, keys: Vec<([u8; 32], Caller)>) {
+        self.0.store(Arc::new(keys.into_iter().collect()));
     }
 
     /// The agent behind a request: exactly one `Authorization: Bearer KEY` with a key that is known.
-    pub(super) fn caller(&self, headers: &HeaderMap) -> Option<&Caller> {
+    pub(super) fn caller(&self, headers: &HeaderMap) -> Option<Caller> {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let value = values.next()?.to_str().ok()?;
         if values.next().is_some() {
@@ -28,7 +35,7 @@ impl AgentKeys {
         if !scheme.eq_ignore_ascii_case("bearer") {
             return None;
         }
-        self.0.get(&sha256(key.as_bytes()))
+        self.0.load().get(&sha256(key.as_bytes())).cloned()
     }
 }
 

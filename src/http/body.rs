@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
@@ -33,34 +33,54 @@ impl Default for Bodies {
     }
 }
 
+/// Why there is no body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoBody {
+    /// More than allowed, or declared to be.
+    TooLarge,
+    /// It took too long, or found no seat in time.
+    TooSlow,
+    /// It ended before its end.
+    BrokeOff,
+}
+
+impl IntoResponse for NoBody {
+    fn into_response(self) -> Response {
+        let (status, text) = match self {
+            Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
+            Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the body took too long"),
+            Self::BrokeOff => (StatusCode::BAD_REQUEST, "the body broke off"),
+        };
+        plain(status, text)
+    }
+}
+
 impl Bodies {
     /// Reads a body of at most `limit` bytes; a declared length beyond that is refused before a byte is read.
-    pub(super) async fn read(&self, parts: &Parts, body: Body, limit: usize) -> Result<Bytes, Response> {
+    pub(super) async fn read(&self, parts: &Parts, body: Body, limit: usize) -> Result<Bytes, NoBody> {
         if declared(&parts.headers).is_some_and(|length| length > limit as u64) {
-            return Err(too_large());
+            return Err(NoBody::TooLarge);
         }
         let arrival = parts.extensions.get::<Arrival>();
         let by = arrival.map_or_else(|| Instant::now() + BODY_TIME, |arrival| arrival.body_by);
         let alone = Arc::new(Semaphore::new(1));
         let small = arrival.map_or(&alone, |arrival| &arrival.small_bodies);
-        timeout_at(by, self.collect(small, body, limit))
-            .await
-            .unwrap_or_else(|_| Err(plain(StatusCode::REQUEST_TIMEOUT, "the body took too long")))
+        timeout_at(by, self.collect(small, body, limit)).await.unwrap_or(Err(NoBody::TooSlow))
     }
 
-    async fn collect(&self, small: &Semaphore, mut body: Body, limit: usize) -> Result<Bytes, Response> {
-        let broke_off = || plain(StatusCode::BAD_REQUEST, "the body broke off");
-        let _small = small.acquire().await.map_err(|_| broke_off())?;
+    async fn collect(&self, small: &Semaphore, mut body: Body, limit: usize) -> Result<Bytes, NoBody> {
+        // Nobody closes these semaphores.
+        let _small = small.acquire().await.map_err(|_| NoBody::BrokeOff)?;
         let mut large = None;
         let mut read = BytesMut::new();
         while let Some(frame) = body.frame().await {
             // Trailers mean nothing here.
-            let Ok(data) = frame.map_err(|_| broke_off())?.into_data() else { continue };
+            let Ok(data) = frame.map_err(|_| NoBody::BrokeOff)?.into_data() else { continue };
             if read.len() + data.len() > limit {
-                return Err(too_large());
+                return Err(NoBody::TooLarge);
             }
             if read.len() + data.len() > SMALL && large.is_none() {
-                large = Some(self.0.acquire().await.map_err(|_| broke_off())?);
+                large = Some(self.0.acquire().await.map_err(|_| NoBody::BrokeOff)?);
             }
             read.extend_from_slice(&data);
         }
@@ -71,8 +91,4 @@ impl Bodies {
 /// The length that the request declares; hyper has refused a request that declares two.
 fn declared(headers: &HeaderMap) -> Option<u64> {
     headers.get(http::header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
-}
-
-fn too_large() -> Response {
-    plain(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large")
 }

@@ -21,7 +21,10 @@ pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> Response {
         return told(StatusCode::SERVICE_UNAVAILABLE, &json!({ "status": "stopping" }));
     }
     let (status, body) = match shared.app.ready().await {
-        Ok(()) => (StatusCode::OK, json!({ "status": "ok" })),
+        Ok(()) => match shared.app.reload_fault() {
+            None => (StatusCode::OK, json!({ "status": "ok" })),
+            Some(fault) => (StatusCode::OK, json!({ "status": "degraded", "fault": *fault })),
+        },
         Err(fault) => (StatusCode::SERVICE_UNAVAILABLE, json!({ "status": "unavailable", "fault": fault })),
     };
     told(status, &body)

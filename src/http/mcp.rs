@@ -35,7 +35,7 @@ async fn answer(shared: &Shared, endpoint: Endpoint, request: Request) -> Respon
     if !shared.sites.admit(&parts) {
         return guard::forbidden();
     }
-    let Some(caller) = shared.keys.caller(&parts.headers).cloned() else {
+    let Some(caller) = shared.keys.caller(&parts.headers) else {
         if let Err(wait) = shared.limits.unproven(client(&parts)) {
             return too_many(wait);
         }
@@ -67,7 +67,7 @@ async fn post(shared: &Shared, endpoint: Endpoint, caller: Caller, parts: Parts,
     }
     let body = match shared.bodies.read(&parts, body, MAX_BODY).await {
         Ok(body) => body,
-        Err(response) => return response,
+        Err(fault) => return fault.into_response(),
     };
     match strict::check(&parts.headers, body) {
         Ok(checked) => {

@@ -19,6 +19,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{self, Next};
@@ -51,7 +52,7 @@ pub struct Shared {
     /// Who has which key.
     pub keys: AgentKeys,
     /// The Slack installations by the name in their callback address.
-    pub slack: BTreeMap<String, SlackApp>,
+    pub slack: ArcSwap<BTreeMap<String, SlackApp>>,
     /// The process's clock.
     pub clock: Arc<dyn Clock>,
     /// The hosts and origins of the agents' listener.

@@ -69,7 +69,7 @@ impl Limits {
 pub(super) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
-        v4 => v4,
+        v4 @ IpAddr::V4(_) => v4,
     }
 }
 
@@ -121,8 +121,9 @@ impl<K: Eq + Hash> Limiter<K> {
         }
         let full_at = keys.full_at.entry(key).or_insert(now);
         let next = (*full_at).max(now) + self.interval;
-        if next > now + self.burst {
-            return Err(next - now - self.burst);
+        let wait = next.duration_since(now).saturating_sub(self.burst);
+        if !wait.is_zero() {
+            return Err(wait);
         }
         *full_at = next;
         Ok(())

@@ -18,13 +18,14 @@ pub(super) async fn callback(
     Path(app): Path<String>,
     request: Request,
 ) -> Response {
-    let Some(app) = shared.slack.get(&app) else {
+    let apps = shared.slack.load_full();
+    let Some(app) = apps.get(&app) else {
         return plain(StatusCode::NOT_FOUND, "there is no such Slack app");
     };
     let (parts, body) = request.into_parts();
     let body = match shared.bodies.read(&parts, body, MAX_CALLBACK).await {
         Ok(body) => body,
-        Err(response) => return response,
+        Err(fault) => return fault.into_response(),
     };
     let press = match receive(app, &parts.headers, &body, shared.clock.unix_seconds()) {
         Ok(Reading::Press(press)) => press,

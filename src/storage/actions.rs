@@ -292,6 +292,16 @@ impl Db {
         self.close_action(tenant, Some(agent), id, StateName::Cancelled, None, &event).await
     }
 
+    /// Withdraws an action for an operator. `false`: it was not pending or approved any more.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn cancel_by_operator(&self, tenant: &Tenant, id: ActionId, name: &str) -> Result<bool> {
+        let by = format!("operator {name}");
+        let event = Event::Cancelled { by: by.clone() };
+        self.close_action(tenant, None, id, StateName::Cancelled, Some(&by), &event).await
+    }
+
     /// Voids an action because something that was approved changed. `false`: it was over already.
     ///
     /// # Errors

@@ -125,7 +125,7 @@ impl ActionRow {
             }
             StateName::Denied => State::Denied { at: self.decided_at.ok_or(bad("decided_at"))? },
             StateName::Expired => State::Expired,
-            StateName::Cancelled => State::Cancelled,
+            StateName::Cancelled => State::Cancelled { by: self.reason.clone() },
             StateName::Invalidated => State::Invalidated { reason: reason()? },
             StateName::Undeliverable => State::Undeliverable,
             StateName::Returned => State::Returned { reason: reason()? },

@@ -42,7 +42,7 @@ pub const MAL: &str = "U0MAL00001";
 /// In the group by name, but a guest.
 pub const GIL: &str = "U0GIL00001";
 
-pub const SIGNING_SECRET: &str = "8f742231b10e8888abcd99yyyzzz85a5";
+pub const SIGNING_SECRET: &str = "3c59dc048e8850243be8079a5c74d079";
 const BOT_TOKEN: &str = "xoxb-harness-0123456789";
 
 /// The key of `acme`'s `support-bot`.
@@ -239,6 +239,27 @@ impl World {
         ]
     }
 
+    /// Where the world's database is.
+    pub fn database_url(&self) -> String {
+        self.database_url.clone()
+    }
+
+    /// The configuration from the files as they are now.
+    pub fn load(&self) -> Result<undersign::config::Config, undersign::config::LoadError> {
+        let environment = self.environment();
+        let lookup = move |name: &str| {
+            environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone())
+        };
+        undersign::config::load_with(&self.config_path(), &lookup)
+    }
+
+    /// Has every replica reload the files as they are now.
+    pub async fn reload(&self) {
+        for replica in &self.replicas {
+            replica.reload(self.load()).await;
+        }
+    }
+
     /// One more replica on the same database, from the files as they are now.
     pub async fn add_replica(&mut self) {
         self.add_replica_with(Tuning::default()).await;
@@ -246,12 +267,7 @@ impl World {
 
     /// The same with other limits.
     pub async fn add_replica_with(&mut self, tuning: Tuning) {
-        let environment = self.environment();
-        let lookup = move |name: &str| {
-            environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone())
-        };
-        let config = undersign::config::load_with(&self.config_path(), &lookup)
-            .unwrap_or_else(|error| panic!("the configuration is refused: {error}"));
+        let config = self.load().unwrap_or_else(|error| panic!("the configuration is refused: {error}"));
         let service = Service::start_with(config, tuning).await;
         self.replicas.push(service.unwrap_or_else(|error| panic!("{error}")));
     }

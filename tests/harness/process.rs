@@ -1,15 +1,16 @@
 //! `undersign serve` as a process of its own, on a world's files and database.
 
 use std::ffi::OsStr;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Lines};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use super::World;
 
 pub struct Process {
     child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
     pub agents: SocketAddr,
     pub callbacks: SocketAddr,
     pub admin: SocketAddr,
@@ -18,6 +19,20 @@ pub struct Process {
 impl Process {
     /// Starts the binary, by way of another program if one is named; what it logs is in the world's file `stderr`.
     pub fn start(world: &World, by_way_of: &[&str]) -> Self {
+        Self::launch(world, by_way_of, "error")
+    }
+
+    /// Starts the binary with another level of logging.
+    pub fn start_logging(world: &World, level: &str) -> Self {
+        Self::launch(world, &[], level)
+    }
+
+    /// What it printed to standard output besides the addresses, once it has ended.
+    pub fn printed(&mut self) -> String {
+        self.lines.by_ref().map(|line| line.unwrap() + "\n").collect()
+    }
+
+    fn launch(world: &World, by_way_of: &[&str], level: &str) -> Self {
         let config = world.config_path();
         let binary = OsStr::new(env!("CARGO_BIN_EXE_undersign"));
         let mut words: Vec<&OsStr> = by_way_of.iter().map(OsStr::new).collect();
@@ -25,7 +40,7 @@ impl Process {
         let mut child = Command::new(words[0])
             .args(&words[1..])
             .envs(world.environment())
-            .env("RUST_LOG", "error")
+            .env("RUST_LOG", level)
             .stdout(Stdio::piped())
             .stderr(Stdio::from(std::fs::File::create(world.path("stderr")).unwrap()))
             .spawn()
@@ -37,7 +52,7 @@ impl Process {
             url.trim_start_matches("http://").split('/').next().unwrap().parse().unwrap()
         };
         let (agents, callbacks, admin) = (address(), address(), address());
-        Self { child, agents, callbacks, admin }
+        Self { child, lines, agents, callbacks, admin }
     }
 
     /// Sends a signal, by its name without `SIG`.

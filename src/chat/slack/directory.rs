@@ -30,7 +30,7 @@ pub struct SlackDirectory {
 
 /// What matters about a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Person {
+pub(super) enum Person {
     /// Nobody, or not a full, living human: for every installation.
     Nobody,
     /// A full member of this workspace.
@@ -111,7 +111,7 @@ impl Directory for SlackDirectory {
 
 /// Reads the `user` of users.info. Every flag must be there and be false; only `is_stranger` is normally absent, and
 /// the comparison of workspaces covers for it.
-fn person(answer: &Value, asked: &str) -> Person {
+pub(super) fn person(answer: &Value, asked: &str) -> Person {
     const FLAGS: [&str; 7] = [
         "deleted",
         "is_bot",

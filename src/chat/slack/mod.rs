@@ -10,6 +10,7 @@ mod cache;
 mod client;
 mod directory;
 mod interaction;
+mod selfcheck;
 mod verify;
 
 use secrecy::SecretString;
@@ -18,6 +19,7 @@ pub use api::WebApi;
 pub use client::SlackMessenger;
 pub use directory::SlackDirectory;
 pub use interaction::{Reading, receive};
+pub use selfcheck::{Answered, SelfCheck};
 
 use crate::domain::ids::Installation;
 

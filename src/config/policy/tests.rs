@@ -48,7 +48,7 @@ reversible = "no"
 "#;
 
 fn known() -> Known {
-    Known { slack: ["main".into()].into(), upstreams: ["shop".into()].into() }
+    Known { slack: ["main".into()].into(), upstreams: ["shop".into()].into(), ..Known::default() }
 }
 
 /// A directory of policy files that is gone afterwards.
@@ -196,9 +196,9 @@ fn the_faults_of_all_files_come_at_once() {
     std::fs::create_dir(directory.0.join("e.toml")).unwrap();
     insta::assert_snapshot!(directory.load().unwrap_err(), @r#"
     DIR/b.toml: rules.large-refunds.risk: must be "medium" or "high"
-    DIR/c.toml: line 2 is not TOML
+    DIR/c.toml: line 2 is not TOML: string values must be quoted, expected literal string
     DIR/e.toml: can't be read: is a directory
-    DIR/a.toml: groups.empty: is empty, and nobody could approve: add people = ["…"] or slack_usergroups = ["installation/S…"]
+    DIR/a.toml: groups.empty: is empty, and nobody could approve: add people = ["…"] or slack_usergroups = ["NAME/S…"]
     DIR/b.toml: rules.large-refunds.expires: must be from 10s to 24h
     DIR/d.toml: rules.read-only: is defined in DIR/b.toml already: keep one of the two
     DIR/d.toml: rules.read-only.tools: is empty: name tools as "upstream/tool"; '*' stands for any text without '/'
@@ -250,16 +250,16 @@ fn every_fault_of_a_file_is_named_at_once() {
     insta::assert_snapshot!(lines.join("\n"), @r#"
     team.toml: thresholds.cap: must be a number
     team.toml: color: is not a known key: remove it, or correct its spelling
-    team.toml: people.ana.slack: must be a list
+    team.toml: people.ana.slack: must be a list of strings, such as ["main/U0ANA"]
     team.toml: people.ana.totp: is not available in this version: remove it
-    team.toml: rules[0].name: is missing: every rule needs a name of its own
+    team.toml: rules[0].name: is missing: every rule needs a name of its own, such as name = "large-refunds"
     team.toml: rules.r.step_up: is not available in this version: remove it
     team.toml: rules.r.decision: must be "allow", "require_approval" or "deny"
-    team.toml: rules.s.tools: is missing: it must be a list
+    team.toml: rules.s.tools: is missing: add tools = ["shop/refund_order"]
     team.toml: rules.s.risk: must be "medium" or "high"
-    team.toml: rules.s.approvers.group: is missing: it must be a string
-    team.toml: rules.s.approvers.gruop: is not a known key: remove it, or correct its spelling
-    team.toml: rules.s.post_to: is missing: it must be a list
+    team.toml: rules.s.approvers.group: is missing: add group = "payments"
+    team.toml: rules.s.approvers.gruop: is not a known key: did you mean group?
+    team.toml: rules.s.post_to: is missing: add post_to = ["slack:main/C0PAY"]
     team.toml: rules.s.expires: must be a duration such as "25s", "10m" or "24h"
     team.toml: rules.s.preview.must_show: is not available in this version: remove it
     team.toml: rules.t.expires: means nothing with decision = "allow": remove it
@@ -270,7 +270,10 @@ fn every_fault_of_a_file_is_named_at_once() {
 fn broken_toml_names_its_line_and_not_its_content() {
     let (definition, faults) = read("team.toml", "a = 1\nsecret = hunter2");
     assert_eq!(definition, None);
-    assert_eq!(faults[0].to_string(), "team.toml: line 2 is not TOML");
+    assert_eq!(
+        faults[0].to_string(),
+        "team.toml: line 2 is not TOML: string values must be quoted, expected literal string"
+    );
 }
 
 #[test]
@@ -311,7 +314,7 @@ fn limits_are_read_and_their_faults_say_what_to_write() {
     asks_per_minute = 0
       -> team.toml: limits.asks_per_minute: must be from 1 to 1000000
     asks_per_minute = "many"
-      -> team.toml: limits.asks_per_minute: must be a whole number
+      -> team.toml: limits.asks_per_minute: must be a whole number, such as 5
     pending_per_group = 2000000
       -> team.toml: limits.pending_per_group: must be from 1 to 1000000
     denial_memory = "always"
@@ -323,11 +326,11 @@ fn limits_are_read_and_their_faults_say_what_to_write() {
     denials_pause = { count = 0 }
       -> team.toml: limits.denials_pause: must have a count from 1 to 1000 and times of more than 0s
     denials_pause = { count = 3, whithin = "10m" }
-      -> team.toml: limits.denials_pause.whithin: is not a known key: remove it, or correct its spelling
+      -> team.toml: limits.denials_pause.whithin: is not a known key: did you mean within?
     alert_to = ["slack:other/C0SEC"]
       -> team.toml: limits.alert_to: there is no installation 'other': add [slack.other] to the server's configuration
     alert_to = ["#security"]
-      -> team.toml: limits.alert_to: '#security' is not a place: write "slack:installation/C…", with the channel's id
+      -> team.toml: limits.alert_to: '#security' is not a place: write "slack:NAME/C…", the name of [slack.NAME] and the channel's id
     alert_to = ["slack:main/C0SEC"]
       -> accepted
     pending = 3

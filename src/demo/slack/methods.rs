@@ -55,6 +55,7 @@ pub(super) fn call(inner: &Inner, method: &str, arguments: &Arguments) -> Answer
         "auth.test" => auth_test(inner, arguments),
         "bots.info" => bots_info(inner, arguments),
         "users.info" => users_info(inner, arguments),
+        "conversations.info" => conversations_info(inner, arguments),
         "usergroups.users.list" => usergroups_users_list(inner, arguments),
         "chat.postMessage" => chat::post_message(inner, arguments),
         "chat.update" => chat::update(inner, arguments),
@@ -117,6 +118,22 @@ fn user_answer(user: &SlackUser) -> Value {
         fields.retain(|name, _| !user.without.contains(name));
     }
     answer
+}
+
+fn conversations_info(inner: &Inner, arguments: &Arguments) -> Answer {
+    only(arguments, &["channel"], &["include_locale", "include_num_members"])?;
+    let state = inner.state();
+    let found = state.channels.get(string(arguments, "channel"));
+    // A private channel that the bot is not in does not exist for it.
+    let found = found.filter(|channel| !channel.private || channel.members.contains(BOT_USER));
+    let channel = found.ok_or(ApiError::new("channel_not_found"))?;
+    Ok(json!({
+        "ok": true,
+        "channel": {
+            "id": channel.id, "name": channel.name, "is_channel": true, "is_private": channel.private,
+            "is_archived": channel.archived, "is_member": channel.members.contains(BOT_USER),
+        },
+    }))
 }
 
 fn usergroups_users_list(inner: &Inner, arguments: &Arguments) -> Answer {

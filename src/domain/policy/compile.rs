@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 use super::expression::Expression;
 use super::{Definition, Group, GroupDefinition, Limits, Policy, PreviewTemplates, Risk};
 use crate::domain::cosmetic::Cosmetic;
-use crate::domain::ids::{GroupName, Installation, Person, RuleName, Tenant, UpstreamName};
+use crate::domain::ids::{AgentName, GroupName, Installation, Person, RuleName, Tenant, UpstreamName};
 use crate::domain::place::{Account, Place};
 use crate::domain::requirement::Requirement;
+use crate::domain::visible::visible;
 
 /// One fault of a configuration or policy file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,12 +44,18 @@ pub struct Known {
     pub slack: BTreeSet<Installation>,
     /// The tenant's upstreams.
     pub upstreams: BTreeSet<UpstreamName>,
+    /// The tenant's agents that work for somebody, and for whom.
+    pub owners: BTreeMap<AgentName, Person>,
 }
 
 /// One compiled rule.
 #[derive(Debug)]
 pub(super) struct Rule {
     pub(super) name: RuleName,
+    /// The file it stands in.
+    pub(super) file: String,
+    /// Its globs, as written.
+    pub(super) tools: Vec<String>,
     pub(super) when: Option<Expression>,
     pub(super) effect: Effect,
     /// The rule as written, for the policy version.
@@ -63,6 +70,17 @@ pub(super) enum Effect {
     Allow,
     Deny,
     RequireApproval(Box<Approval>),
+}
+
+impl Effect {
+    /// As it is written in a policy.
+    pub(super) fn as_str(&self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+            Self::RequireApproval(_) => "require_approval",
+        }
+    }
 }
 
 /// A compiled requirement of one rule.
@@ -154,11 +172,27 @@ impl Compiler<'_> {
         }
     }
 
+    /// A name that is shown to people says what it is, and none stands for several.
+    fn plain(&mut self, file: usize, what: &str, name: &str) {
+        let hidden = name.chars().any(|c| c.is_control() || c == '*') || visible(name) != name;
+        if hidden || name.trim() != name || !(1..=64).contains(&name.chars().count()) {
+            let message = "must be named in 1 to 64 visible characters, without '*' and without white space around them";
+            self.fault(file, &format!("{what}.{name}"), message);
+        }
+    }
+
     fn thresholds(&mut self) -> BTreeMap<String, f64> {
         let (mut seen, mut all) = (BTreeMap::new(), BTreeMap::new());
         for (file, (_, definition)) in self.files.iter().enumerate() {
             for (name, value) in &definition.thresholds {
                 self.define(&mut seen, file, "thresholds", name);
+                if !is_identifier(name) {
+                    self.fault(
+                        file,
+                        &format!("thresholds.{name}"),
+                        "can't be named in a condition: use letters, digits and '_', not beginning with a digit",
+                    );
+                }
                 if !value.is_finite() {
                     self.fault(file, &format!("thresholds.{name}"), "must be a finite number");
                 }
@@ -182,9 +216,11 @@ impl Compiler<'_> {
                         "must not contain ':' or '/': those mark accounts",
                     );
                 }
+                self.plain(file, "people", name);
                 let mut accounts = Vec::new();
                 for text in &person.slack {
-                    let wanted = "an account: write \"installation/U…\", with the member id";
+                    let wanted =
+                        "an account: write \"NAME/U…\", the name of [slack.NAME] and the person's member id";
                     let Some(account) = self.account(file, &key, text, &['U', 'W'], wanted) else { continue };
                     if let Some(other) =
                         owners.insert(account.clone(), name.clone()).filter(|other| other != name)
@@ -192,7 +228,7 @@ impl Compiler<'_> {
                         self.fault(
                             file,
                             &key,
-                            format!("'{text}' is {other}'s account already: a person is one person"),
+                            format!("'{text}' is {other}'s account already: keep it with one of the two, as people are counted and not accounts"),
                         );
                     }
                     accounts.push(account);
@@ -201,7 +237,7 @@ impl Compiler<'_> {
                     self.fault(
                         file,
                         &format!("people.{name}"),
-                        "has no account: add slack = [\"installation/U…\"]",
+                        "has no account: add slack = [\"NAME/U…\"], the name of [slack.NAME] and the person's member id",
                     );
                 }
                 all.insert(Person::new(name.clone()), accounts);
@@ -221,6 +257,7 @@ impl Compiler<'_> {
         for (file, (_, definition)) in self.files.iter().enumerate() {
             for (name, group) in &definition.groups {
                 self.define(&mut seen, file, "groups", name);
+                self.plain(file, "groups", name);
                 let compiled = self.group(file, name, group, people);
                 all.insert(GroupName::new(name.clone()), compiled);
             }
@@ -236,19 +273,29 @@ impl Compiler<'_> {
         people: &BTreeMap<Person, Vec<Account>>,
     ) -> Group {
         if group.people.is_empty() && group.slack_usergroups.is_empty() {
-            let message = "is empty, and nobody could approve: add people = [\"…\"] or slack_usergroups = [\"installation/S…\"]";
+            let message = "is empty, and nobody could approve: add people = [\"…\"] or slack_usergroups = [\"NAME/S…\"]";
             self.fault(file, &format!("groups.{name}"), message);
         }
         let key = format!("groups.{name}.people");
         for person in &group.people {
-            if !people.contains_key(&Person::new(person.clone())) {
-                self.dangling(file, &key, format!("'{person}' is nobody: add [people.{person}]"));
+            if person.contains('*') {
+                self.fault(
+                    file,
+                    &key,
+                    format!("'{person}' stands for nobody: name each person, or use slack_usergroups"),
+                );
+            } else if !people.contains_key(&Person::new(person.clone())) {
+                self.dangling(
+                    file,
+                    &key,
+                    format!("'{person}' is nobody: add [people.{person}], or correct the name"),
+                );
             }
         }
         let key = format!("groups.{name}.slack_usergroups");
         let mut usergroups = Vec::new();
         for text in &group.slack_usergroups {
-            let wanted = "a user group: write \"installation/S…\", with the user group's id";
+            let wanted = "a user group: write \"NAME/S…\", the name of [slack.NAME] and the user group's id";
             if let Some(account) = self.account(file, &key, text, &['S'], wanted) {
                 usergroups.push((account.installation, account.user));
             }
@@ -258,6 +305,12 @@ impl Compiler<'_> {
         members.dedup();
         Group { people: members, slack_usergroups: usergroups }
     }
+}
+
+fn is_identifier(name: &str) -> bool {
+    !name.starts_with(|c: char| c.is_ascii_digit())
+        && !name.is_empty()
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// Whether a text is an id of Slack's: one of these letters, then capitals and digits.

@@ -32,7 +32,7 @@ impl Policy {
                 None => true,
                 // What can't be evaluated counts against the call.
                 Some(when) => when
-                    .holds(facts.get_or_init(|| Facts::of(&self.tenant, &self.thresholds, call)))
+                    .evaluate(facts.get_or_init(|| Facts::of(&self.tenant, &self.thresholds, call)))
                     .unwrap_or(!matches!(rule.effect, Effect::Allow)),
             })
             .collect();
@@ -81,7 +81,7 @@ impl Policy {
     ///
     /// None names a tool that ends in `..`: the set of patterns takes names for paths of files, where that is no name
     /// of a file, and would leave out rules that deny.
-    fn naming(&self, upstream: &UpstreamName, tool: &ToolName) -> Vec<&Rule> {
+    pub(super) fn naming(&self, upstream: &UpstreamName, tool: &ToolName) -> Vec<&Rule> {
         if tool.as_str().rsplit('/').next() == Some("..") {
             return Vec::new();
         }

@@ -5,7 +5,7 @@
 
 mod names;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
@@ -30,11 +30,25 @@ pub(super) struct Expression {
     program: Program,
     thresholds: Named,
     power: u32,
+    roots: BTreeSet<&'static str>,
 }
 
-/// A condition failed to evaluate: an absent value, a wrong type, no truth value at the end, more work than allowed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NotEvaluable;
+/// A condition failed to evaluate.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotEvaluable {
+    /// More steps than it may take.
+    #[error("it would take too many steps over arguments of this size")]
+    TooMuchWork,
+    /// No truth value at the end.
+    #[error("it comes to {0}, not to true or false")]
+    NoTruthValue(cel::objects::ValueType),
+    /// An absent value or a wrong type.
+    #[error("{0}")]
+    Failed(cel::ExecutionError),
+    /// The interpreter gave up.
+    #[error("the interpreter gave up")]
+    Panicked,
+}
 
 /// A call as conditions see it: converted once for all the rules that look at it.
 pub(super) struct Facts {
@@ -78,7 +92,7 @@ impl Expression {
         if !names.unknown_functions.is_empty() {
             return Err(format!("calls {}, which there is not", list(names.unknown_functions)));
         }
-        Ok(Self { program, thresholds: names.thresholds, power: names.power })
+        Ok(Self { program, thresholds: names.thresholds, power: names.power, roots: names.roots })
     }
 
     /// The thresholds it depends on.
@@ -86,15 +100,27 @@ impl Expression {
         &self.thresholds
     }
 
+    /// Whether it looks at this root: `agent`, say.
+    pub(super) fn looks_at(&self, root: &str) -> bool {
+        self.roots.contains(root)
+    }
+
+    /// Whether it looks at nothing at all, and so comes to the same for every call.
+    pub(super) fn is_constant(&self) -> bool {
+        self.roots.is_empty()
+    }
+
     /// Whether the condition holds.
-    pub(super) fn holds(&self, facts: &Facts) -> Result<bool, NotEvaluable> {
+    pub(super) fn evaluate(&self, facts: &Facts) -> Result<bool, NotEvaluable> {
         // One pass over the arguments is paid for by sending them.
         if self.power > 1 && facts.weight.checked_pow(self.power).is_none_or(|steps| steps > MAX_STEPS) {
-            return Err(NotEvaluable);
+            return Err(NotEvaluable::TooMuchWork);
         }
         match catch_unwind(AssertUnwindSafe(|| self.program.execute(&facts.context))) {
             Ok(Ok(Cel::Bool(holds))) => Ok(holds),
-            _ => Err(NotEvaluable),
+            Ok(Ok(other)) => Err(NotEvaluable::NoTruthValue(other.type_of())),
+            Ok(Err(error)) => Err(NotEvaluable::Failed(error)),
+            Err(_) => Err(NotEvaluable::Panicked),
         }
     }
 }

@@ -4,8 +4,10 @@
 mod compile;
 mod decide;
 mod definition;
+mod explain;
 mod expression;
 mod limits;
+mod lint;
 mod template;
 mod view;
 
@@ -25,6 +27,7 @@ use super::requirement::Requirement;
 pub use compile::{Fault, Known, certain_faults, compile};
 pub use decide::Offer;
 pub use definition::*;
+pub use explain::{Held, RuleTrace};
 pub use limits::{DenialMemory, DenialsPause, Limits};
 pub use template::PreviewTemplates;
 pub use view::{ApprovalView, RuleView};

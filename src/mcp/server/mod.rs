@@ -27,6 +27,7 @@ use rmcp::transport::streamable_http_server::session::never::NeverSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
 pub use names::Endpoint;
+pub use own::is_ours as is_own_tool;
 
 use super::strict::{Checked, RawArguments, Refusal};
 use crate::app::{App, Caller};

@@ -29,7 +29,8 @@ pub(super) enum Ask {
     Unreadable,
 }
 
-pub(super) fn is_ours(name: &str) -> bool {
+/// Whether a tool of an upstream has the name of one of our own.
+pub fn is_ours(name: &str) -> bool {
     [APPROVAL, CANCEL].contains(&name)
 }
 

@@ -42,6 +42,7 @@ impl Compiler<'_> {
         for (file, (_, definition)) in self.files.iter().enumerate() {
             for rule in &definition.rules {
                 self.define(&mut seen, file, "rules", &rule.name);
+                self.plain(file, "rules", &rule.name);
                 let globs = self.globs(file, rule);
                 rules.push((self.rule(file, rule, names), globs));
             }
@@ -100,7 +101,7 @@ impl Compiler<'_> {
             glob(pattern).map_err(whole)
         } else {
             Err(format!(
-                "is for no upstream of this tenant: add [tenants.*.upstreams.{upstream}], or name another"
+                "is for no upstream of this tenant: add [tenants.NAME.upstreams.{upstream}] to the server's configuration, or name another"
             ))
         }
     }
@@ -125,7 +126,8 @@ impl Compiler<'_> {
             EffectDefinition::Allow => Effect::Allow,
             EffectDefinition::Deny => Effect::Deny,
             EffectDefinition::RequireApproval(approval) => {
-                match self.approval(file, &rule.name, approval, names) {
+                let any_agent = !when.as_ref().is_some_and(|when| when.looks_at("agent"));
+                match self.approval(file, &rule.name, approval, names, any_agent) {
                     Some(approval) => {
                         thresholds.add(approval.templates.thresholds());
                         Effect::RequireApproval(Box::new(approval))
@@ -140,7 +142,15 @@ impl Compiler<'_> {
             thresholds.members.into_iter().collect()
         };
         let source = serde_json::to_value(rule).unwrap_or_default();
-        Rule { name: RuleName::new(rule.name.clone()), when, effect, source, thresholds }
+        Rule {
+            name: RuleName::new(rule.name.clone()),
+            file: self.files.get(file).map_or_else(String::new, |(name, _)| name.clone()),
+            tools: rule.tools.clone(),
+            when,
+            effect,
+            source,
+            thresholds,
+        }
     }
 
     fn thresholds_exist(&mut self, file: usize, key: &str, used: &Named, names: &Names<'_>) {
@@ -155,10 +165,11 @@ impl Compiler<'_> {
         rule: &str,
         definition: &ApprovalDefinition,
         names: &Names<'_>,
+        any_agent: bool,
     ) -> Option<Approval> {
         let key = |key: &str| format!("rules.{rule}.{key}");
         let requirement = Requirement {
-            approvers: self.approvers(file, &key("approvers"), definition, names),
+            approvers: self.approvers(file, &key("approvers"), definition, names, any_agent),
             separate_proposer: definition.separate_proposer,
             step_up: None,
             escalate: None,
@@ -204,6 +215,7 @@ impl Compiler<'_> {
         key: &str,
         definition: &ApprovalDefinition,
         names: &Names<'_>,
+        any_agent: bool,
     ) -> Vec<ApproverCount> {
         if definition.approvers.is_empty() {
             self.fault(file, key, "is empty: write approvers = [{ group = \"…\", count = 1 }]");
@@ -212,8 +224,19 @@ impl Compiler<'_> {
         let mut sound = true;
         for (name, count) in &definition.approvers {
             let entry = ApproverCount { count: *count, group: GroupName::new(name.clone()) };
-            if !names.groups.contains_key(&entry.group) {
-                self.dangling(file, key, format!("there is no group '{name}': add [groups.{name}]"));
+            if name.contains('*') {
+                self.fault(
+                    file,
+                    key,
+                    format!("'{name}' stands for no group: write the name of one of [groups.NAME]"),
+                );
+                sound = false;
+            } else if !names.groups.contains_key(&entry.group) {
+                self.dangling(
+                    file,
+                    key,
+                    format!("there is no group '{name}': add [groups.{name}], or correct the name"),
+                );
                 sound = false;
             }
             if !(1..=MOST_PEOPLE).contains(count) {
@@ -236,19 +259,29 @@ impl Compiler<'_> {
         }
         approvers.sort_by(|a, b| a.group.cmp(&b.group));
         if sound {
-            self.enough_people(file, key, &approvers, names);
+            // A rule that looks at the agent may be for the agents of others.
+            let separated = definition.separate_proposer && any_agent;
+            self.enough_people(file, key, &approvers, names, separated);
         }
         approvers
     }
 
-    /// Groups of people alone are known now: whether all of them together could ever meet the requirement.
-    fn enough_people(&mut self, file: usize, key: &str, approvers: &[ApproverCount], names: &Names<'_>) {
+    /// Groups of people alone are known now: whether all of them together could ever meet the requirement, and without
+    /// the person whom an agent works for, where that is kept from approving.
+    fn enough_people(
+        &mut self,
+        file: usize,
+        key: &str,
+        approvers: &[ApproverCount],
+        names: &Names<'_>,
+        separated: bool,
+    ) {
         let mut people = BTreeMap::<Person, BTreeSet<GroupName>>::new();
         let mut wanted = Vec::new();
         for entry in approvers {
-            let Some(group) =
-                names.groups.get(&entry.group).filter(|group| group.slack_usergroups.is_empty())
-            else {
+            // An empty group is a fault of its own.
+            let known = |group: &&Group| group.slack_usergroups.is_empty() && !group.people.is_empty();
+            let Some(group) = names.groups.get(&entry.group).filter(known) else {
                 return;
             };
             for person in &group.people {
@@ -263,12 +296,25 @@ impl Compiler<'_> {
             escalate: None,
             second_look_s: None,
         };
-        if !approvers.is_empty() && !tally(&requirement, &people.into_iter().collect::<Vec<_>>()).met {
-            let wanted = wanted.join(", and ");
+        let wanted = wanted.join(", and ");
+        let met_without = |absent: Option<&Person>| {
+            let present = people.iter().filter(|(person, _)| Some(*person) != absent);
+            tally(&requirement, &present.map(|(p, g)| (p.clone(), g.clone())).collect::<Vec<_>>()).met
+        };
+        if approvers.is_empty() {
+        } else if !met_without(None) {
             let message = format!(
                 "asks for {wanted}: different people could never meet that; lower a count or add people"
             );
             self.dangling(file, key, message);
+        } else if separated {
+            for (agent, owner) in self.known.owners.iter().filter(|(_, owner)| !met_without(Some(owner))) {
+                let message = format!(
+                    "asks for {wanted}; the agent {agent} works for {owner}, who can't approve its calls, and without \
+                     {owner} nobody could: add people, or set separate_proposer = false"
+                );
+                self.dangling(file, key, message);
+            }
         }
     }
 
@@ -277,7 +323,7 @@ impl Compiler<'_> {
             self.fault(
                 file,
                 key,
-                "is empty, and nobody could be asked: write post_to = [\"slack:installation/C…\"]",
+                "is empty, and nobody could be asked: write post_to = [\"slack:NAME/C…\"], the name of [slack.NAME] and the channel's id",
             );
         }
         self.known_places(file, key, written)
@@ -298,7 +344,7 @@ impl Compiler<'_> {
                     file,
                     key,
                     format!(
-                        "'{text}' is not a place: write \"slack:installation/C…\", with the channel's id"
+                        "'{text}' is not a place: write \"slack:NAME/C…\", the name of [slack.NAME] and the channel's id"
                     ),
                 ),
             }

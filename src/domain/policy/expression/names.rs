@@ -62,6 +62,8 @@ pub(super) struct Names {
     pub(super) thresholds: Named,
     /// The power of the arguments' size with which the work grows: 2 for a search within a loop.
     pub(super) power: u32,
+    /// The roots it depends on.
+    pub(super) roots: BTreeSet<&'static str>,
 }
 
 impl Names {
@@ -79,6 +81,7 @@ impl Names {
             Expr::Select(select) => {
                 if is_thresholds(&select.operand, scope) {
                     self.thresholds.members.insert(select.field.clone());
+                    self.roots.insert("thresholds");
                 } else {
                     self.visit(&select.operand, scope, power);
                 }
@@ -115,10 +118,12 @@ impl Names {
         if name.starts_with('@') || scope.contains(&name) || TYPES.contains(&name) {
             return;
         }
-        if name == "thresholds" {
-            self.thresholds.any = true;
-        } else if !ROOTS.contains(&name) {
-            self.unknown.insert(name.to_owned());
+        match ROOTS.into_iter().find(|root| *root == name) {
+            Some(root) => {
+                self.thresholds.any |= root == "thresholds";
+                self.roots.insert(root);
+            }
+            None => _ = self.unknown.insert(name.to_owned()),
         }
     }
 

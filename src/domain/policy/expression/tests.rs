@@ -3,6 +3,10 @@ use serde_json::json;
 use super::*;
 use crate::domain::ids::{AgentName, ToolName, UpstreamName};
 
+/// A condition could not be evaluated; why is told to people alone.
+#[derive(Debug, PartialEq)]
+struct NotEvaluable;
+
 fn holds(source: &str, arguments: Value) -> Result<bool, NotEvaluable> {
     let Value::Object(arguments) = arguments else { panic!("an object") };
     let (agent, upstream, tool): (AgentName, UpstreamName, ToolName) =
@@ -17,7 +21,10 @@ fn holds(source: &str, arguments: Value) -> Result<bool, NotEvaluable> {
         arguments: &arguments,
     };
     let thresholds = [("limit".to_owned(), 5000.0), ("rate".to_owned(), 0.5)].into();
-    Expression::parse(source).unwrap().holds(&Facts::of(&"acme".into(), &thresholds, &call))
+    Expression::parse(source)
+        .unwrap()
+        .evaluate(&Facts::of(&"acme".into(), &thresholds, &call))
+        .map_err(|_| NotEvaluable)
 }
 
 fn thresholds(source: &str) -> (Vec<String>, bool) {
