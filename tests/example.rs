@@ -63,7 +63,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
 #[test]
 fn the_example_is_accepted_and_explained() {
     let output = check(&example(), ENVIRONMENT);
-    let said = String::from_utf8(output.stdout).unwrap();
+    let said = String::from_utf8(output.stdout).unwrap().replace(env!("CARGO_MANIFEST_DIR"), ".");
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     insta::assert_snapshot!(said, @r#"
     tenant acme
@@ -108,7 +108,7 @@ fn the_example_is_accepted_and_explained() {
           allowed when args.amount_cents <= thresholds.refund_auto (small-refunds)
           otherwise not_allowed
         every other tool: not_allowed
-    warning: /work/wt/config/deploy/example/undersign.toml: secrets come from the environment (DATABASE_URL, SHOP_AUTHORIZATION, SLACK_BOT_TOKEN, SLACK_SIGNING_SECRET, UNDERSIGN_TOKEN_KEY), which every process of this user and every crash report may read: { file = "…" } with mode 0600 keeps them closer
+    warning: ./deploy/example/undersign.toml: secrets come from the environment (DATABASE_URL, SHOP_AUTHORIZATION, SLACK_BOT_TOKEN, SLACK_SIGNING_SECRET, UNDERSIGN_TOKEN_KEY), which every process of this user and every crash report may read: { file = "…" } with mode 0600 keeps them closer
     no faults, 1 warning
     "#);
     assert!(!said.contains("canary"));
