@@ -77,7 +77,7 @@ fn the_example_is_accepted_and_explained() {
       limits
         asks     5 a minute; waiting at most 20 of one agent
         denials  3 within 10m pause an agent for 10m; each is remembered for 1day
-        alerts   nobody
+        alerts   slack:main/C0SEC
       rules
         deletions: require_approval for shop/delete_*
           risk    high
