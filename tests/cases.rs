@@ -73,6 +73,7 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("G10", "bypass", "g10_a_listed_origin_may_ask_and_is_still_told_nothing_of_cors"),
     ("G13", "bypass", "g13_answers_never_cross"),
     ("N01", "network", "n01_a_body_beyond_the_limit_is_413_however_it_is_declared"),
+    ("N01", "network", "n01_many_large_bodies_share_a_budget"),
     ("N02", "network", "n02_a_body_that_would_cost_much_is_refused_where_it_begins_to"),
     ("N03", "network", "n03_slow_headers_are_cut"),
     ("N03", "network", "n03_slow_bodies_are_cut"),
