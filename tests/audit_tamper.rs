@@ -205,7 +205,11 @@ async fn o07_whatever_a_superuser_does_to_audit_rows_is_found_where_it_was_done(
         // The head and the signatures.
         ("UPDATE audit_head SET hash = sha256('x') WHERE tenant = 'acme'".to_owned(), vec![(Some(last), "edited")]),
         (
-            "UPDATE audit_checkpoints SET signed = convert_to(replace(convert_from(signed, 'UTF8'), '\"at\":\"20', XX.to_owned(),
+            format!(
+                "UPDATE audit_checkpoints
+                    SET signed = convert_to(replace(convert_from(signed, 'UTF8'), '\"at\":\"20', '\"at\":\"19'), 'UTF8')
+                  WHERE tenant = 'acme' AND seq = {last}"
+            ),
             vec![(Some(last), "signature")],
         ),
     ];
@@ -246,7 +250,9 @@ async fn o07_a_chain_that_was_rewritten_whole_does_not_fit_a_checkpoint() {
     assert_eq!(code, 1);
     let faults = report["faults"].as_array().unwrap();
     assert!(faults.iter().all(|fault| fault["what"] == "truncated" && fault["seq"] == 1), "{report}");
-    assert_eq!(faults.len(), 2, "both tenants");
+    for tenant in ["acme", "globex"] {
+        assert!(faults.iter().any(|fault| fault["tenant"] == tenant), "{report}");
+    }
     evidence.restore().await;
 
     // A signature of one's own is nobody's.
@@ -292,7 +298,10 @@ async fn a_chain_that_is_shorter_than_what_was_signed_is_not_signed_again() {
     .fetch_one(&evidence.world.db)
     .await
     .unwrap();
-    assert!(signed, "the policy that was loaded again is one row, and does not reach the place that was signed");
+    assert!(
+        signed,
+        "the policy that was loaded again is one row, and does not reach the place that was signed"
+    );
     let found = evidence.found(&[]);
     assert!(found.iter().any(|(_, what)| what == "truncated"), "{found:?}");
 }
