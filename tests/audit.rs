@@ -55,6 +55,8 @@ fn jsonl(lines: &[Value]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
+type Change = fn(&mut Vec<Value>, usize);
+
 #[tokio::test]
 async fn an_export_is_a_signed_chain_that_another_program_recomputes() {
     let mut world = World::start().await;
@@ -123,7 +125,6 @@ async fn a_changed_export_is_told_by_tenant_and_seq() {
     world.stop().await;
     let export = world.export(&["--tenant", "acme"]);
     let parked = export.iter().position(|row| row["kind"] == "parked").unwrap();
-    type Change = fn(&mut Vec<Value>, usize);
     let changes: [(&str, i64, Change); 7] = [
         ("edited", 0, |lines, at| lines[at]["risk"] = json!("medium")),
         ("edited", 0, |lines, at| lines[at]["action_subject"]["arguments"]["amount_cents"] = json!(1)),

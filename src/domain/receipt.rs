@@ -99,7 +99,7 @@ pub fn verify(receipt: &Map<String, Value>, trusted: &[PublicKey]) -> Report {
         }
         match before {
             Some((last, _)) if seq <= last => {
-                fault(Some(seq), What::Reordered, format!("stands behind seq {last}"))
+                fault(Some(seq), What::Reordered, format!("stands behind seq {last}"));
             }
             Some((last, hash)) if seq == last + 1 && prev != hash => {
                 fault(Some(seq), What::Edited, format!("prev is not the hash of seq {last}"));

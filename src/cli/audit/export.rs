@@ -113,7 +113,7 @@ async fn follow(db: &Db, export: &mut Export) -> Result<(), Stop> {
         // A database that is away for a while is no reason to lose the place.
         match pass(db, export).await {
             Err(Stop::Failed(failure)) => {
-                tracing::warn!(error = failure.message, "nothing could be read; trying again")
+                tracing::warn!(error = failure.message, "nothing could be read; trying again");
             }
             other => other?,
         }
@@ -159,12 +159,11 @@ impl Export {
             let Some(last) = page.last() else { return Ok(()) };
             let seq = last.seq;
             for row in &page {
-                match row.line() {
-                    Some(line) => self.write(&Value::Object(line))?,
-                    None => {
-                        tracing::error!(%tenant, seq = row.seq, "an event is gone from the trail");
-                        self.gone += 1;
-                    }
+                if let Some(line) = row.line() {
+                    self.write(&Value::Object(line))?;
+                } else {
+                    tracing::error!(%tenant, seq = row.seq, "an event is gone from the trail");
+                    self.gone += 1;
                 }
             }
             self.cursors.insert(tenant.clone(), seq);
@@ -172,15 +171,15 @@ impl Export {
     }
 
     fn write(&mut self, line: &Value) -> Result<(), Stop> {
-        writeln!(self.out, "{line}").map_err(stop)
+        writeln!(self.out, "{line}").map_err(|error| stop(&error))
     }
 
     fn flush(&mut self) -> Result<(), Stop> {
-        self.out.flush().map_err(stop)
+        self.out.flush().map_err(|error| stop(&error))
     }
 }
 
-fn stop(error: std::io::Error) -> Stop {
+fn stop(error: &std::io::Error) -> Stop {
     if error.kind() == ErrorKind::BrokenPipe {
         Stop::ReaderLeft
     } else {

@@ -48,13 +48,13 @@ pub(super) async fn run(args: Args) -> Outcome {
 }
 
 /// A database that does not answer is no answer: not that of a broken chain either.
-fn no_answer(error: storage::Error) -> Failure {
+fn no_answer(error: &storage::Error) -> Failure {
     Failure::usage(format!("the database: {error}"))
 }
 
 async fn open(database: &DatabaseConfig) -> Result<Db, Failure> {
-    let db = Db::connect(database.url.expose_secret(), 2).await.map_err(no_answer)?;
-    db.check_schema().await.map_err(no_answer)?;
+    let db = Db::connect(database.url.expose_secret(), 2).await.map_err(|error| no_answer(&error))?;
+    db.check_schema().await.map_err(|error| no_answer(&error))?;
     Ok(db)
 }
 
@@ -75,7 +75,7 @@ async fn place_events(db: &Db) -> Result<(), Failure> {
             });
             Ok(())
         }
-        other => other.map_err(no_answer),
+        other => other.map_err(|error| no_answer(&error)),
     }
 }
 

@@ -74,7 +74,7 @@ pub(super) async fn run(args: Args) -> Outcome {
         (None, Some(database)) => {
             let db = open(&database).await?;
             place_events(&db).await?;
-            db.verify_audit(checker).await.map_err(no_answer)?
+            db.verify_audit(checker).await.map_err(|error| no_answer(&error))?
         }
         (None, None) => return Err(Failure::usage("--config or --file is needed")),
     };

@@ -23,6 +23,8 @@ fn whats(report: &Report) -> Vec<What> {
     report.faults.iter().map(|fault| fault.what).collect()
 }
 
+type Change = fn(&mut Vec<Value>);
+
 #[test]
 fn a_receipt_proves_itself_to_whoever_knows_the_key() {
     let (ours, other) = (signer("a"), signer("b"));
@@ -38,7 +40,6 @@ fn a_receipt_proves_itself_to_whoever_knows_the_key() {
 #[test]
 fn a_row_that_is_changed_left_out_added_or_moved_is_seen() {
     let ours = signer("a");
-    type Change = fn(&mut Vec<Value>);
     let changes: [(&str, Change); 5] = [
         ("changed", |rows| rows[6]["action_digest"] = json!("x")),
         ("left out", |rows| drop(rows.remove(3))),

@@ -156,7 +156,9 @@ fn erased_arguments_without_an_event_are_a_fault_where_everything_is_seen() {
     }
     let run = |lines: &[Map<String, Value>]| {
         let mut checker = Checker::new(Vec::new()).whole();
-        lines.iter().for_each(|line| assert!(checker.row(line).is_some()));
+        for line in lines {
+            assert!(checker.row(line).is_some());
+        }
         let last = lines.last().unwrap();
         checker.head("acme", last["seq"].as_i64().unwrap(), parse_hash(last.get("hash")).unwrap());
         checker.finish()
@@ -178,7 +180,9 @@ fn a_head_that_is_not_the_last_row_is_a_fault() {
         (None, vec![(Some(24), What::Missing)]),
     ] {
         let mut checker = Checker::new(Vec::new()).whole();
-        all.iter().for_each(|line| assert!(checker.row(line).is_some()));
+        for line in &all {
+            assert!(checker.row(line).is_some());
+        }
         if let Some((seq, hash)) = head {
             checker.head("acme", seq, hash);
         }
