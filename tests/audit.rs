@@ -52,7 +52,7 @@ fn verify_file(path: &str, arguments: &[&str]) -> (i32, Value) {
 }
 
 fn jsonl(lines: &[Value]) -> String {
-    lines.iter().map(|line| format!("{line}\n")).collect()
+    lines.iter().map(|line| line.to_string() + "\n").collect()
 }
 
 type Change = fn(&mut Vec<Value>, usize);
@@ -125,7 +125,7 @@ async fn a_changed_export_is_told_by_tenant_and_seq() {
     world.stop().await;
     let export = world.export(&["--tenant", "acme"]);
     let parked = export.iter().position(|row| row["kind"] == "parked").unwrap();
-    let changes: [(&str, i64, Change); 7] = [
+    let cases: [(&str, i64, Change); 7] = [
         ("edited", 0, |lines, at| lines[at]["risk"] = json!("medium")),
         ("edited", 0, |lines, at| lines[at]["action_subject"]["arguments"]["amount_cents"] = json!(1)),
         ("edited", 0, |lines, at| lines[at]["preview"]["title"] = json!("Refund order A-18")),
@@ -134,10 +134,10 @@ async fn a_changed_export_is_told_by_tenant_and_seq() {
         ("reordered", 0, |lines, at| lines.swap(at, at + 1)),
         ("truncated", 2, |lines, at| drop(lines.drain(at + 2..lines.len() - 1))),
     ];
-    for (at, (what, further, change)) in changes.iter().enumerate() {
-        let mut changed = export.clone();
-        change(&mut changed, parked);
-        world.write("changed.jsonl", &jsonl(&changed));
+    for (at, (what, further, change)) in cases.iter().enumerate() {
+        let mut lines = export.clone();
+        change(&mut lines, parked);
+        world.write("changed.jsonl", &jsonl(&lines));
         let (code, report) =
             verify_file(&world.path_text("changed.jsonl"), &["--public-key", &public_key(&world)]);
         let expected = json!({ "tenant": "acme", "seq": export[parked]["seq"].as_i64().unwrap() + further, "what": what });

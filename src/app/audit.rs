@@ -47,12 +47,13 @@ impl App {
                 continue;
             }
             let grown = entry.signed.is_none_or(|(seq, _)| seq < head.seq);
-            if !(grown || !entry.same_key) || !due(&entry) {
+            if !due(&entry) || !grown && entry.same_key {
                 continue;
             }
-            let signed = signer.checkpoint(head.tenant.as_str(), head.seq, &head.hash, &at_text(entry.now));
+            let checkpoint =
+                signer.checkpoint(head.tenant.as_str(), head.seq, &head.hash, &at_text(entry.now));
             // It was signed over its canonical form a moment ago.
-            let Ok(bytes) = canonical(&signed) else { continue };
+            let Ok(bytes) = canonical(&checkpoint) else { continue };
             self.db.keep_checkpoint(head, entry.now, &key, &bytes).await?;
             tracing::info!(tenant = %head.tenant, seq = head.seq, hash = %hex::encode(head.hash),
                 key_id = signer.id(), public_key = %key, "audit checkpoint");

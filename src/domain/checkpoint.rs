@@ -168,8 +168,8 @@ mod tests {
     #[test]
     fn a_checkpoint_is_read_back_and_every_change_of_it_is_seen() {
         let signer = signer("0123456789abcdef0123456789abcdef");
-        let signed = signer.checkpoint("acme", 7, &[3; 32], "2026-12-01T00:00:00.000000Z");
-        let read = Checkpoint::read(&signed).unwrap();
+        let checkpoint = signer.checkpoint("acme", 7, &[3; 32], "2026-12-01T00:00:00.000000Z");
+        let read = Checkpoint::read(&checkpoint).unwrap();
         assert_eq!((read.tenant.as_str(), read.seq, read.hash), ("acme", 7, [3; 32]));
         assert_eq!(read.key, signer.public_key());
         for (name, value) in [
@@ -180,11 +180,11 @@ mod tests {
             ("key_id", json!("k2")),
             ("note", json!("x")),
         ] {
-            let mut changed = signed.clone();
+            let mut changed = checkpoint.clone();
             changed.insert(name.to_owned(), value);
             assert_eq!(Checkpoint::read(&changed), Err(NotACheckpoint::Signature), "{name}");
         }
-        let mut other = signed.clone();
+        let mut other = checkpoint.clone();
         other.insert("undersign".to_owned(), json!("receipt/1"));
         assert_eq!(Checkpoint::read(&other), Err(NotACheckpoint::Malformed));
     }

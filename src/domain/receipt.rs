@@ -39,10 +39,10 @@ pub fn receipt(
         ("rows".to_owned(), Value::Array(rows.into_iter().map(Value::Object).collect())),
         ("checkpoint".to_owned(), Value::Object(checkpoint)),
     ]);
-    let signed = signer.sign(cut_down(&whole));
+    let short = signer.sign(cut_down(&whole));
     let mut receipt = whole;
     for member in ["key_id", "public_key", "signature"] {
-        receipt.insert(member.to_owned(), signed.get(member).cloned().unwrap_or_default());
+        receipt.insert(member.to_owned(), short.get(member).cloned().unwrap_or_default());
     }
     receipt
 }
