@@ -11,6 +11,9 @@ use undersign::domain::chain;
 const TABLES: [&str; 6] =
     ["audit_events", "audit_subjects", "audit_pending", "audit_chain", "audit_head", "audit_checkpoints"];
 
+/// Place and kind of each fault that is expected.
+type Findings = Vec<(Option<i64>, &'static str)>;
+
 /// A world with a signed trail, and a copy of it to go back to.
 struct Evidence {
     world: World,
@@ -126,7 +129,7 @@ async fn o07_whatever_a_superuser_does_to_audit_rows_is_found_where_it_was_done(
     let (voted, parked, last) =
         (evidence.seq("voted").await, evidence.seq("parked").await, evidence.last().await);
     let (event, next) = (event_of(voted), event_of(voted + 1));
-    let cases: Vec<(String, Vec<(Option<i64>, &str)>)> = vec![
+    let cases: Vec<(String, Findings)> = vec![
         // Edited.
         (
             format!("UPDATE audit_events SET body = convert_to(replace(convert_from(body, 'UTF8'), 'ben', 'ana'), 'UTF8') WHERE id = {event}"),
@@ -262,11 +265,11 @@ async fn o07_a_chain_that_was_rewritten_whole_does_not_fit_a_checkpoint() {
     let signer = undersign::domain::checkpoint::Signer::all(&ring).remove(0);
     let row = export.iter().rfind(|line| line.get("kind").is_some()).unwrap();
     let hash = chain::parse_hash(row.get("hash")).unwrap();
-    let signed = Value::Object(signer.checkpoint("acme", last, &hash, "2026-12-01T00:00:00.000000Z"));
+    let own_checkpoint = Value::Object(signer.checkpoint("acme", last, &hash, "2026-12-01T00:00:00.000000Z"));
     evidence
         .world
         .rewrite(&format!(
-            "INSERT INTO audit_checkpoints VALUES ('acme', {last}, '\\x{}', now(), convert_to('{signed}', 'UTF8'))",
+            "INSERT INTO audit_checkpoints VALUES ('acme', {last}, '\\x{}', now(), convert_to('{own_checkpoint}', 'UTF8'))",
             signer.public_key()
         ))
         .await;
