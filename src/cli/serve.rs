@@ -277,7 +277,7 @@ impl Service {
         self.leaving.cancel();
     }
 
-    /// Stops accepting, waits for what is under way, drops what is left after [`DRAIN`], signs the audit chain's
+    /// Stops accepting, waits for what is under way, drops what is left after half a minute, signs the audit chain's
     /// heads, closes the pool. False if
     /// something had to be dropped.
     pub async fn stop(mut self) -> bool {
