@@ -1,7 +1,11 @@
 //! Who may decide (THREATS.md group A): the policy's groups, resolved at the click and again at the redemption; people
 //! are counted, never clicks; deny wins until the token is consumed.
 
+#![expect(clippy::unwrap_used, reason = "a test's helper that can't go on fails the test")]
+
 mod harness;
+
+use std::process::Command;
 
 use axum::http::StatusCode;
 use harness::{ANA, BEN, BOT_KEY, CYD, EVE, GIL, MAL, RULES, World, refund};
@@ -238,5 +242,89 @@ async fn membership_that_cannot_be_checked_at_the_redemption_stops_it_and_spends
     assert!(world.shop.ledger().is_empty());
     world.slack.recover("users.info");
     assert_eq!(agent.call_with_token("refund_order", refund(), &token).await.code(), "upstream");
+    world.finish().await;
+}
+
+/// The commands of the program, each with the words that lead to it.
+fn commands(path: &[String]) -> Vec<Vec<String>> {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_undersign")).args(path).arg("--help").env_clear().output().unwrap();
+    assert!(output.status.success(), "{path:?}");
+    let help = String::from_utf8(output.stdout).unwrap();
+    let list = help.split_once("Commands:\n").map(|(_, list)| list.split("\n\n").next().unwrap_or_default());
+    let Some(list) = list else { return vec![path.to_vec()] };
+    // Names stand two in; what they do, when it goes on, stands further in.
+    let names = list.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    names
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .flat_map(|name| commands(&[path, &[name.to_owned()]].concat()))
+        .collect()
+}
+
+/// Nothing but a verified press of an eligible person approves: no command, no route, no tool, whatever it is told.
+#[tokio::test]
+async fn a12_no_command_no_route_and_no_tool_approves() {
+    let world = World::start().await;
+    let (parked, _) = world.park().await;
+    let id = parked.action_id();
+
+    let commands = commands(&[]);
+    assert!(commands.contains(&vec!["audit".to_owned(), "export".to_owned()]), "{commands:?}");
+    for command in &commands {
+        for word in ["approve", "vote", "grant", "mint", "redeem", "execute", "decide"] {
+            assert!(!command.iter().any(|part| part.contains(word)), "{command:?}");
+        }
+        // These would run on, or play a story of their own.
+        if ["serve", "demo", "with-postgres", "bridge"].contains(&command[0].as_str()) {
+            continue;
+        }
+        for more in [vec![], vec![id.as_str()], vec![id.as_str(), "approve"]] {
+            let words: Vec<&str> =
+                command.iter().map(String::as_str).chain(more).chain(["--config"]).collect();
+            world.run(&words);
+        }
+    }
+
+    let replica = &world.replicas[0];
+    let http = reqwest::Client::builder().build().unwrap();
+    let body = json!({ "action_id": id, "verdict": "approve", "approve": true, "person": "ben" }).to_string();
+    let mut paths: Vec<String> = undersign::http::ROUTES
+        .iter()
+        .map(|(_, path, _)| path.replace("{upstream}", "shop").replace("{app}", "main"))
+        .collect();
+    for guess in ["/approve", "/actions", "/admin/approve"] {
+        paths.extend([guess.to_owned(), format!("{guess}/{id}"), format!("/actions/{id}{guess}")]);
+    }
+    for address in [replica.agents(), replica.callbacks(), replica.admin()] {
+        for path in &paths {
+            for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
+                let url = format!("http://{address}{path}?action_id={id}&verdict=approve");
+                let answer = http
+                    .request(method.parse().unwrap(), url)
+                    .header("content-type", "application/json")
+                    .header("authorization", format!("Bearer {BOT_KEY}"))
+                    .body(body.clone())
+                    .send()
+                    .await
+                    .unwrap();
+                assert!(!answer.status().is_server_error(), "{method} {path}: {}", answer.status());
+            }
+        }
+    }
+
+    let tools = world.agent(BOT_KEY).list().await;
+    let mut own: Vec<&str> =
+        tools.iter().filter_map(|tool| tool["name"].as_str()?.strip_prefix("undersign_")).collect();
+    own.sort_unstable();
+    assert_eq!(own, ["approval", "cancel"]);
+
+    let state = world.state(&id).await;
+    assert!(["pending", "cancelled"].contains(&state.as_str()), "{state}");
+    for table in ["votes", "tokens", "intents"] {
+        let sql = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {table}"));
+        let count: i64 = sqlx::query_scalar(sql).fetch_one(&world.db).await.unwrap();
+        assert_eq!(count, 0, "{table}");
+    }
     world.finish().await;
 }

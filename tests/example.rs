@@ -63,7 +63,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
 #[test]
 fn the_example_is_accepted_and_explained() {
     let output = check(&example(), ENVIRONMENT);
-    let said = String::from_utf8(output.stdout).unwrap();
+    let said = String::from_utf8(output.stdout).unwrap().replace(env!("CARGO_MANIFEST_DIR"), ".");
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     insta::assert_snapshot!(said, @r#"
     tenant acme
@@ -77,7 +77,7 @@ fn the_example_is_accepted_and_explained() {
       limits
         asks     5 a minute; waiting at most 20 of one agent
         denials  3 within 10m pause an agent for 10m; each is remembered for 1day
-        alerts   nobody
+        alerts   slack:main/C0SEC
       rules
         deletions: require_approval for shop/delete_*
           risk    high
@@ -108,7 +108,7 @@ fn the_example_is_accepted_and_explained() {
           allowed when args.amount_cents <= thresholds.refund_auto (small-refunds)
           otherwise not_allowed
         every other tool: not_allowed
-    warning: /work/wt/config/deploy/example/undersign.toml: secrets come from the environment (DATABASE_URL, SHOP_AUTHORIZATION, SLACK_BOT_TOKEN, SLACK_SIGNING_SECRET, UNDERSIGN_TOKEN_KEY), which every process of this user and every crash report may read: { file = "…" } with mode 0600 keeps them closer
+    warning: ./deploy/example/undersign.toml: secrets come from the environment (DATABASE_URL, SHOP_AUTHORIZATION, SLACK_BOT_TOKEN, SLACK_SIGNING_SECRET, UNDERSIGN_TOKEN_KEY), which every process of this user and every crash report may read: { file = "…" } with mode 0600 keeps them closer
     no faults, 1 warning
     "#);
     assert!(!said.contains("canary"));

@@ -32,6 +32,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("slack_morphism", &["chat/slack"]),
     ("axum", &["http", "demo"]),
     ("serde_jcs", &["domain/canonical.rs"]),
+    ("ed25519_dalek", &["domain/checkpoint.rs"]),
     ("sha2", &["domain", "chat/slack/verify.rs", "demo/slack/press.rs"]),
     ("hmac", &["domain/token.rs", "chat/slack/verify.rs", "demo/slack/press.rs"]),
 ];

@@ -146,8 +146,10 @@ async fn states_have_the_data_of_that_state() {
 
 #[tokio::test]
 async fn audit_rows_are_never_changed() {
-    let world = World::start().await;
+    let mut world = World::start().await;
     world.park().await;
+    // A service that stops has chained and signed everything.
+    world.stop().await;
     for sql in [
         "UPDATE audit_events SET kind = 'x'",
         "DELETE FROM audit_events",
@@ -158,6 +160,16 @@ async fn audit_rows_are_never_changed() {
         "TRUNCATE audit_subjects",
         "UPDATE audit_subjects SET subject = 'x'",
         "UPDATE audit_subjects SET event_id = 7, subject = NULL, salt = NULL",
+        "UPDATE audit_chain SET hash = sha256('x')",
+        "DELETE FROM audit_chain",
+        "TRUNCATE audit_chain",
+        "UPDATE audit_head SET hash = sha256('x')",
+        "UPDATE audit_head SET seq = seq - 1",
+        "DELETE FROM audit_head",
+        "TRUNCATE audit_head",
+        "UPDATE audit_checkpoints SET signed = 'x'",
+        "DELETE FROM audit_checkpoints",
+        "TRUNCATE audit_checkpoints",
     ] {
         assert_eq!(refused_by(&world, sql).await, "audit_is_append_only", "{sql}");
     }
@@ -166,7 +178,9 @@ async fn audit_rows_are_never_changed() {
         1,
         "emptying is allowed"
     );
-    world.finish().await;
+    let again = refused_by(&world, "UPDATE audit_subjects SET subject = NULL, salt = NULL").await;
+    assert_eq!(again, "audit_is_append_only", "and once");
+    world.finish_with_another_trail().await;
 }
 
 /// An UPDATE that waits behind a lock past the deadline: its own WHERE was true before the wait.
@@ -220,7 +234,7 @@ async fn a_schema_that_is_not_this_programs_is_refused() {
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("9999"), "{said}");
-    sqlx::raw_sql("DELETE FROM _sqlx_migrations WHERE version IN (3, 9999)")
+    sqlx::raw_sql("DELETE FROM _sqlx_migrations WHERE version IN (5, 9999)")
         .execute(&world.db)
         .await
         .unwrap();

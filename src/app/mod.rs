@@ -3,6 +3,7 @@
 //! Whatever changes state runs in a task of its own, so that a client that hangs up ends its own waiting and nothing
 //! else. Nothing outside is asked while a transaction is open.
 
+mod audit;
 mod decide;
 mod deliver;
 mod inspect;

@@ -34,6 +34,9 @@ pub(super) use parts::{slack_app, upstream_port};
 /// How long a stopping service waits for what is under way before it drops it.
 const DRAIN: Duration = Duration::from_secs(30);
 
+/// How long signing the audit chain's heads may hold a stop up.
+const LAST_SIGNATURE: Duration = Duration::from_secs(3);
+
 /// How long it goes on accepting after `/readyz` has turned, so that a load balancer can look elsewhere first.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -91,17 +94,17 @@ pub(super) async fn run(args: Args) -> Outcome {
 }
 
 /// SIGTERM and SIGINT, which are kept for us from the moment this exists.
-struct Signals {
+pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    fn new() -> std::io::Result<Self> {
+    pub(super) fn new() -> std::io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    async fn next(&mut self) {
+    pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
@@ -146,7 +149,7 @@ pub struct Service {
     stop: Stop,
     parts: JoinSet<&'static str>,
     tasks: TaskTracker,
-    db: Db,
+    app: App,
     shared: Arc<Shared>,
     fixed: Fixed,
 }
@@ -171,6 +174,12 @@ impl Service {
         }
         let db = Db::connect(url, config.database.max_connections).await?;
         db.check_schema().await?;
+        if db.may_change_audit_rows().await? {
+            tracing::warn!(
+                "this database role may change audit rows; triggers and the chain stand against that, \
+                 deploy/postgres/roles.sql makes a role that may not"
+            );
+        }
         let server = &config.server;
         let agents = listen("server.agents_listen", server.agents_listen)?;
         let callbacks = listen("server.callbacks_listen", server.callbacks_listen)?;
@@ -191,7 +200,7 @@ impl Service {
         let tenants = tenants(config.tenants)?;
         let leaving = CancellationToken::new();
         let app = App::new(Parts {
-            db: db.clone(),
+            db,
             tenants,
             chats: ArcSwap::from_pointee(chats),
             keys: ArcSwap::from_pointee(config.token_keys),
@@ -231,12 +240,12 @@ impl Service {
                 name
             });
         }
-        let loops = stop.soft.clone();
+        let (loops, worker) = (stop.soft.clone(), app.clone());
         parts.spawn(async move {
-            workers::run(app, Beats::default(), loops).await.err().unwrap_or("the worker loops ended")
+            workers::run(worker, Beats::default(), loops).await.err().unwrap_or("the worker loops ended")
         });
         tracing::info!(agents = %addresses[0], callbacks = %addresses[1], admin = %addresses[2], "ready");
-        Ok(Self { addresses, leaving, stop, parts, tasks, db, shared, fixed })
+        Ok(Self { addresses, leaving, stop, parts, tasks, app, shared, fixed })
     }
 
     /// Where agents connect.
@@ -268,7 +277,8 @@ impl Service {
         self.leaving.cancel();
     }
 
-    /// Stops accepting, waits for what is under way, drops what is left after [`DRAIN`], closes the pool. False if
+    /// Stops accepting, waits for what is under way, drops what is left after [`DRAIN`], signs the audit chain's
+    /// heads, closes the pool. False if
     /// something had to be dropped.
     pub async fn stop(mut self) -> bool {
         self.announce_stop();
@@ -289,7 +299,11 @@ impl Service {
             self.stop.hard.cancel();
             self.parts.shutdown().await;
         }
-        self.db.close().await;
+        let closed = tokio::time::timeout(LAST_SIGNATURE, self.app.close_audit()).await;
+        if let Ok(Err(error)) = closed {
+            tracing::warn!(%error, "the heads of the audit chain could not be signed at the end");
+        }
+        self.app.db.close().await;
         drained
     }
 }

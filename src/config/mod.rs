@@ -119,6 +119,26 @@ pub fn load_database(path: &Path) -> Result<DatabaseConfig, LoadError> {
     finish(reader, database)
 }
 
+/// Loads `[database]` and `[[token_keys]]` alone: what proving the audit trail needs.
+///
+/// # Errors
+/// As [`load`], for those sections.
+pub fn load_keys(path: &Path) -> Result<(DatabaseConfig, TokenKeys), LoadError> {
+    let (mut reader, table) = open(path)?;
+    let directory = path.parent().map(Path::to_path_buf).unwrap_or_default();
+    let environment = Environment { lookup: &env, directory };
+    // The other sections are not looked at: they have their own secrets, which this must work without.
+    let wanted = ["database", "token_keys"];
+    let table: toml::Table = table.into_iter().filter(|(name, _)| wanted.contains(&name.as_str())).collect();
+    let mut root = Section::new(&mut reader, "", "", table);
+    let database = root.optional("database");
+    let token_keys = root.optional("token_keys").unwrap_or_default();
+    root.end();
+    let database = server::database(&mut reader, database, &environment);
+    let token_keys = limits::token_keys(&mut reader, token_keys, &environment);
+    finish(reader, database.zip(token_keys))
+}
+
 /// The policy files that a configuration names, as far as it can be read: what to watch for changes.
 pub fn policy_files(path: &Path) -> Vec<PathBuf> {
     let Ok((_, table)) = open(path) else { return Vec::new() };

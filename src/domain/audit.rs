@@ -82,6 +82,8 @@ pub enum Event {
     Failed { detail: &'static str },
     /// No result is known.
     OutcomeUnknown { detail: &'static str },
+    /// Its arguments, and every row that held them, were removed for good.
+    Erased {},
     /// An agent may ask for no approval for so many seconds.
     Paused { agent: AgentName, reason: &'static str, seconds: u64 },
     /// A policy came into force.

@@ -22,6 +22,9 @@ pub const MAX_BODY: usize = 1024 * 1024;
 /// Largest arguments of a gated call, in bytes (DESIGN.md section 12).
 pub const MAX_ARGUMENTS: usize = 256 * 1024;
 
+/// Largest line of an audit export, or receipt, in bytes.
+pub const MAX_RECORD: usize = 16 * 1024 * 1024;
+
 /// Deepest nesting of a body.
 pub const MAX_BODY_DEPTH: usize = 80;
 
@@ -177,6 +180,14 @@ pub fn scan_body(body: &[u8]) -> Result<Envelope, EnvelopeFault> {
     }
     scan.run()?;
     Ok(Envelope { arguments: scan.arguments })
+}
+
+/// Scans a line of an audit export, or a receipt, for what makes parsers read it differently.
+///
+/// # Errors
+/// The first envelope fault.
+pub fn scan_record(text: &[u8]) -> Result<(), EnvelopeFault> {
+    Scan::begin(text, Subject::Record)?.run()
 }
 
 /// Scans the raw text of a gated call's arguments for faults of both classes.

@@ -11,6 +11,7 @@
 //! | the capability | [`token`] | no token before the approval; useless to anyone else |
 //! | what people read | [`preview`], [`card`] | everything that is executed, unambiguously |
 //! | what is recorded | [`audit`] | one event for each change, without reusable secrets |
+//! | what can be proved | [`chain`], [`checkpoint`], [`receipt`], [`verify`] | no event is changed, moved or left out unseen |
 //! | what an agent reads | [`answer`] | one code and what to do next |
 
 pub mod action;
@@ -19,6 +20,8 @@ pub mod audit;
 pub mod call;
 pub mod canonical;
 pub mod card;
+pub mod chain;
+pub mod checkpoint;
 pub mod cosmetic;
 pub mod digest;
 pub mod duration;
@@ -30,7 +33,9 @@ pub mod place;
 pub mod policy;
 pub mod press;
 pub mod preview;
+pub mod receipt;
 pub mod requirement;
 pub mod source;
 pub mod token;
+pub mod verify;
 pub mod visible;

@@ -8,7 +8,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use secrecy::{ExposeSecret as _, SecretSlice};
+use secrecy::{ExposeSecret as _, SecretBox, SecretSlice};
 use sha2::Sha256;
 
 use super::digest::ActionDigest;
@@ -123,6 +123,16 @@ impl TokenKeys {
         ))
     }
 
+    /// A secret for another purpose from each key, the signing one first: HMAC-SHA256 of the purpose's label. No token
+    /// can be made from one.
+    pub fn derive<'k>(&'k self, label: &'k [u8]) -> impl Iterator<Item = (&'k str, SecretBox<[u8; 32]>)> {
+        self.0.iter().map(move |key| {
+            let mut mac = keyed(key);
+            mac.update(label);
+            (key.id.as_str(), SecretBox::new(Box::new(mac.finalize().into_bytes().into())))
+        })
+    }
+
     /// Reads what an agent presented. `None` for anything that can't be a token of ours; no query is spent on those.
     pub fn read(&self, text: &str) -> Option<PresentedToken<'_>> {
         if text.len() > MAX_TOKEN {
@@ -144,10 +154,14 @@ impl TokenKeys {
     }
 }
 
-fn mac(key: &TokenKey, bound: &Bound<'_>) -> Hmac<Sha256> {
+fn keyed(key: &TokenKey) -> Hmac<Sha256> {
     // HMAC takes keys of any length.
     #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
-    let mut mac = <Hmac<Sha256>>::new_from_slice(key.secret.expose_secret()).expect("any key length");
+    <Hmac<Sha256>>::new_from_slice(key.secret.expose_secret()).expect("any key length")
+}
+
+fn mac(key: &TokenKey, bound: &Bound<'_>) -> Hmac<Sha256> {
+    let mut mac = keyed(key);
     let action = bound.action.uuid();
     let fields: [&[u8]; 6] = [
         b"undersign/token/1",

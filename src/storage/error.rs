@@ -17,6 +17,9 @@ pub enum Error {
     /// The database can't be reached, is overloaded, or gave up waiting. Whether a change was made is not known.
     #[error("the database does not answer")]
     Unavailable,
+    /// The database role lacks a right.
+    #[error("the database role may not do this")]
+    Forbidden,
     /// The schema is not the one this binary was built for.
     #[error("{0}")]
     Schema(String),
@@ -39,6 +42,7 @@ impl From<sqlx::Error> for Error {
                     {
                         Self::Unavailable
                     }
+                    None if code == "42501" => Self::Forbidden,
                     // The message may quote values; the code names the fault.
                     None => Self::Driver(code),
                 }

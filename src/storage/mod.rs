@@ -8,6 +8,9 @@ mod actions;
 mod audit;
 mod callbacks;
 mod cards;
+mod chain;
+mod checkpoints;
+mod erase;
 mod error;
 mod examine;
 mod intents;
@@ -15,6 +18,7 @@ mod listing;
 mod notify;
 mod outbox;
 mod row;
+mod verify;
 mod votes;
 
 use std::future::Future;
@@ -26,9 +30,11 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, types::PgInterval}
 use sqlx::{ConnectOptions as _, Connection as _};
 
 pub use actions::{AskLimit, NewAction, Parked};
-pub use audit::{ExportCursor, ExportedEvent};
 pub use callbacks::StoredPress;
 pub use cards::{CardRow, PostTarget};
+pub use chain::ChainRow;
+pub use checkpoints::{Head, HeadToSign};
+pub use erase::Erased;
 pub use error::Error;
 pub use examine::Examined;
 pub use intents::{Claim, ClaimRequest, Sending, Swept};

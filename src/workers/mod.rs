@@ -1,4 +1,4 @@
-//! Loops beside the requests: outbox, inbox, sweeper. Each replica runs them all; the database shares the work out.
+//! Loops beside the requests: outbox, inbox, sweeper, audit chain. Each replica runs them all; the database shares the work out.
 //!
 //! A loop that fails goes on at its next beat. A loop that panics ends the process: a service that only looks alive is
 //! worse than one that is restarted.
@@ -20,6 +20,10 @@ pub struct Beats {
     pub inbox: Duration,
     /// Deadlines and abandoned claims.
     pub sweep: Duration,
+    /// Giving audit events their place in the chain.
+    pub sequence: Duration,
+    /// Signing where the chains end.
+    pub sign: Duration,
     /// Decisions that nothing told of.
     pub look: Duration,
     /// Forgetting old presses.
@@ -32,6 +36,8 @@ impl Default for Beats {
             outbox: Duration::from_millis(250),
             inbox: Duration::from_secs(1),
             sweep: Duration::from_millis(500),
+            sequence: Duration::from_secs(1),
+            sign: Duration::from_secs(60),
             look: Duration::from_secs(2),
             forget: Duration::from_secs(600),
         }
@@ -58,6 +64,17 @@ pub async fn run(app: App, beats: Beats, stop: CancellationToken) -> Result<(), 
     loops.spawn(beat("sweep", beats.sweep, stop.clone(), move || {
         let app = a.clone();
         async move { app.sweep().await }
+    }));
+    let a = app.clone();
+    loops.spawn(beat("sequence", beats.sequence, stop.clone(), move || {
+        let app = a.clone();
+        async move { app.sequence().await }
+    }));
+    let a = app.clone();
+    loops.spawn(beat("sign", beats.sign, stop.clone(), move || {
+        let app = a.clone();
+        // What it did is done; there is no more of it before the next beat.
+        async move { app.sign_heads().await.map(|_| 0) }
     }));
     let a = app.clone();
     loops.spawn(beat("look", beats.look, stop.clone(), move || {

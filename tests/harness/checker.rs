@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use sqlx::{PgPool, Row as _};
 use undersign::demo::shop::FakeShop;
+use undersign::domain::verify::Checker;
+use undersign::storage::Db;
 
 pub async fn check(db: &PgPool, shop: &FakeShop) {
     // For every approval, at most one call upstream.
@@ -54,4 +56,13 @@ pub async fn check(db: &PgPool, shop: &FakeShop) {
     .await
     .unwrap();
     assert_eq!(unaudited, 0, "a state that the audit trail does not tell");
+}
+
+/// The audit trail is whole: every event has its place, and no place and no event was changed.
+pub async fn check_audit(database_url: &str) {
+    let db = Db::connect(database_url, 2).await.unwrap();
+    db.sequence_to_end().await.unwrap();
+    let report = db.verify_audit(Checker::new(Vec::new())).await.unwrap();
+    assert!(report.ok, "the audit trail does not verify: {:#?}", report.faults);
+    db.close().await;
 }

@@ -274,9 +274,7 @@ impl World {
 
     /// Stops every replica and starts one from the files as they are now.
     pub async fn restart(&mut self) {
-        for replica in self.replicas.drain(..) {
-            replica.stop().await;
-        }
+        self.stop().await;
         self.add_replica().await;
     }
 
@@ -362,6 +360,15 @@ impl World {
             .unwrap()
     }
 
+    /// The state of an action, unless its row is gone.
+    pub async fn state_or_none(&self, action: &str) -> Option<String> {
+        sqlx::query_scalar("SELECT state FROM actions WHERE id = $1::uuid")
+            .bind(action)
+            .fetch_optional(&self.db)
+            .await
+            .unwrap()
+    }
+
     /// Audit events of a kind, oldest first.
     pub async fn audit(&self, kind: &str) -> Vec<Value> {
         let rows: Vec<Vec<u8>> =
@@ -433,11 +440,54 @@ impl World {
             .unwrap()
     }
 
-    /// Checks what must hold after every story, then stops the replicas.
-    pub async fn finish(mut self) {
+    /// What `audit export` writes, line by line; the arguments go before `--config`.
+    pub fn export(&self, arguments: &[&str]) -> Vec<Value> {
+        let output = self.run(&[&["audit", "export"], arguments, &["--config"]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// The exit code of `audit verify --json` and its report; the arguments go before `--config`.
+    pub fn verify(&self, arguments: &[&str]) -> (i32, Value) {
+        let output = self.run(&[&["audit", "verify", "--json"], arguments, &["--config"]].concat());
+        let report = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+        (output.status.code().unwrap(), report)
+    }
+
+    /// Where a file of this world is.
+    pub fn path(&self, file: &str) -> String {
+        self.dir.path().join(file).display().to_string()
+    }
+
+    /// From now on the program logs in as this role, and leaves migrations to others.
+    pub fn log_in_as(&mut self, role: &str) {
+        let mut url = url::Url::parse(&self.database_url).unwrap();
+        url.set_username(role).unwrap();
+        self.database_url = url.into();
+        let config = self.read("undersign.toml");
+        if !config.contains("migrate = false") {
+            self.write("undersign.toml", &config.replace("[database]\n", "[database]\nmigrate = false\n"));
+        }
+    }
+
+    pub async fn stop(&mut self) {
         for replica in self.replicas.drain(..) {
             replica.stop().await;
         }
+    }
+
+    /// Stops the replicas, then checks what must hold after every story.
+    pub async fn finish(self) {
+        let url = self.database_url.clone();
+        self.finish_with_another_trail().await;
+        checker::check_audit(&url).await;
+    }
+
+    /// The same for a story that has changed the audit trail past the program.
+    pub async fn finish_with_another_trail(mut self) {
+        self.stop().await;
         checker::check(&self.db, &self.shop).await;
     }
 }

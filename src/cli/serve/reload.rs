@@ -98,7 +98,7 @@ impl Service {
         // On record first: no policy is in force that is not on record.
         for (tenant, configured) in &config.tenants {
             if app.policy(tenant).is_some_and(|policy| policy.source() != configured.policy.source()) {
-                announce(&self.db, tenant, configured)
+                announce(&self.app.db, tenant, configured)
                     .await
                     .map_err(|error| format!("the database: {error}"))?;
             }

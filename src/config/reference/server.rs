@@ -77,6 +77,13 @@ pub(super) const SECTIONS: &[Section] = &[
                 "`Origin`s of pages in browsers that may ask",
             ),
             defaulted(
+                "trusted_proxies",
+                Texts,
+                "[]",
+                "[\"10.0.0.7\", \"10.1.0.0/16\"]",
+                "proxies in front of the listeners, whose `X-Forwarded-For` is believed",
+            ),
+            defaulted(
                 "hold",
                 Duration,
                 "\"25s\"",

@@ -7,7 +7,9 @@ use std::ops::Range;
 use super::number::{end_of_number, fault_of};
 use super::pointer::Pointer;
 use super::text::Text;
-use super::{EnvelopeFault, MAX_ARGUMENTS, MAX_ARGUMENTS_DEPTH, MAX_BODY, MAX_BODY_DEPTH, ValueFault};
+use super::{
+    EnvelopeFault, MAX_ARGUMENTS, MAX_ARGUMENTS_DEPTH, MAX_BODY, MAX_BODY_DEPTH, MAX_RECORD, ValueFault,
+};
 
 /// Names that serde_json gives a meaning of its own when certain features are on somewhere in the build.
 const RESERVED: &str = "$serde_json::private::";
@@ -20,6 +22,8 @@ const FEW: usize = 8;
 pub(super) enum Subject {
     /// A request: envelope faults only, and where `params.arguments` is.
     Body,
+    /// An audit record: envelope faults only.
+    Record,
     /// The arguments of a gated call: faults of both classes.
     Arguments,
 }
@@ -28,6 +32,7 @@ impl Subject {
     fn limits(self) -> (usize, usize) {
         match self {
             Self::Body => (MAX_BODY, MAX_BODY_DEPTH),
+            Self::Record => (MAX_RECORD, MAX_BODY_DEPTH),
             Self::Arguments => (MAX_ARGUMENTS, MAX_ARGUMENTS_DEPTH),
         }
     }
