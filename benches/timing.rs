@@ -66,7 +66,8 @@ fn verifier() {
     assert!(!look(&first) && !look(&last));
     let t = welch(|kind| fresh(if kind { &last } else { &first }), look);
     println!("signature, fault in the first or the last digit: t = {t:+.2}");
-    let t = welch(|_| fresh(&first), look);
+    let twin = first.clone();
+    let t = welch(|kind| fresh(if kind { &twin } else { &first }), look);
     println!("signature, the same fault twice: t = {t:+.2}");
 }
 
