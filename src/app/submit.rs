@@ -72,13 +72,13 @@ impl App {
             }
             // The agent may have begun where policy allowed it, or have made the state up.
             _ if call.passing.request_state.is_some() => Reply::StateRejected,
-            (_, Presented::Nonsense) => match self.0.wrong_tokens.closed(&caller) {
-                Some(left) => too_many_wrong(left).into(),
-                None => {
-                    self.0.wrong_tokens.count(&caller);
-                    Answer::plain(Code::InvalidToken).into()
+            (_, Presented::Nonsense) => {
+                if let Some(left) = self.0.wrong_tokens.closed(&caller) {
+                    return too_many_wrong(left).into();
                 }
-            },
+                self.0.wrong_tokens.count(&caller);
+                Answer::plain(Code::InvalidToken).into()
+            }
             (Decision::RequireApproval(gate), Presented::Token(token)) => {
                 self.redeem(&caller, &call, &token, Some(&gate)).await
             }

@@ -74,7 +74,7 @@ impl Waiter<'_> {
         {
             return;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -108,7 +108,8 @@ async fn list(args: ListArgs) -> Outcome {
     let wanted = Wanted { tenant: args.tenant.map(Tenant::new), state, agent: args.agent, before };
     let listed = open(&args.source).await?.list_actions(&wanted, args.limit).await?;
     if args.json {
-        return print(&json!(listed.iter().map(listed_json).collect::<Vec<_>>()));
+        print(&json!(listed.iter().map(listed_json).collect::<Vec<_>>()));
+        return Ok(Done);
     }
     if listed.is_empty() {
         println!("no such action");
@@ -140,7 +141,8 @@ async fn show(args: ShowArgs) -> Outcome {
     let (_, action) = find(&args.source, &args.action).await?;
     let shown = action_json(&action);
     if args.json {
-        return print(&shown);
+        print(&shown);
+        return Ok(Done);
     }
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     for (key, value) in shown.as_object().into_iter().flatten() {
@@ -253,7 +255,6 @@ async fn open(source: &Source) -> Result<Db, Failure> {
     Ok(db)
 }
 
-fn print(value: &Value) -> Outcome {
+fn print(value: &Value) {
     println!("{}", serde_json::to_string_pretty(value).unwrap_or_default());
-    Ok(Done)
 }
