@@ -100,7 +100,7 @@ async fn an_export_is_a_signed_chain_that_another_program_recomputes() {
     let (code, report) = world.verify(&[]);
     assert_eq!((code, &report["ok"]), (0, &json!(true)), "{report}");
     world.write("export.jsonl", &jsonl(&export));
-    let file = world.path("export.jsonl");
+    let file = world.path_text("export.jsonl");
     let (code, report) = verify_file(&file, &["--public-key", &public_key(&world)]);
     assert_eq!((code, &report["tenants"][0]["signed_by"]), (0, &json!(public_key(&world))), "{report}");
     let (code, report) = verify_file(&file, &[]);
@@ -111,8 +111,8 @@ async fn an_export_is_a_signed_chain_that_another_program_recomputes() {
     let part = world.export(&["--tenant", "acme", "--after", "3"]);
     assert!(part[0]["seq"] == 4 && part.iter().all(|line| line["tenant"] == "acme"));
     world.write("part.jsonl", &jsonl(&part));
-    assert_eq!(verify_file(&world.path("part.jsonl"), &["--after", "3"]).0, 0);
-    assert_eq!(verify_file(&world.path("part.jsonl"), &[]).0, 1);
+    assert_eq!(verify_file(&world.path_text("part.jsonl"), &["--after", "3"]).0, 0);
+    assert_eq!(verify_file(&world.path_text("part.jsonl"), &[]).0, 1);
     world.finish().await;
 }
 
@@ -138,7 +138,7 @@ async fn a_changed_export_is_told_by_tenant_and_seq() {
         change(&mut changed, parked);
         world.write("changed.jsonl", &jsonl(&changed));
         let (code, report) =
-            verify_file(&world.path("changed.jsonl"), &["--public-key", &public_key(&world)]);
+            verify_file(&world.path_text("changed.jsonl"), &["--public-key", &public_key(&world)]);
         let expected = json!({ "tenant": "acme", "seq": export[parked]["seq"].as_i64().unwrap() + further, "what": what });
         let fault = &report["faults"][0];
         let found = json!({ "tenant": fault["tenant"], "seq": fault["seq"], "what": fault["what"] });
@@ -147,11 +147,11 @@ async fn a_changed_export_is_told_by_tenant_and_seq() {
     // A name twice is read differently by different programs.
     let twice = jsonl(&export).replacen("\"risk\":", "\"risk\":\"medium\",\"risk\":", 1);
     world.write("changed.jsonl", &twice);
-    assert_eq!(verify_file(&world.path("changed.jsonl"), &[]).0, 1);
+    assert_eq!(verify_file(&world.path_text("changed.jsonl"), &[]).0, 1);
     world.write("changed.jsonl", "");
-    assert_eq!(verify_file(&world.path("changed.jsonl"), &[]).0, 1, "nothing proves nothing");
-    assert_eq!(verify_file(&world.path("nowhere.jsonl"), &[]).0, 2);
-    assert_eq!(verify_file(&world.path("changed.jsonl"), &["--public-key", "x"]).0, 2);
+    assert_eq!(verify_file(&world.path_text("changed.jsonl"), &[]).0, 1, "nothing proves nothing");
+    assert_eq!(verify_file(&world.path_text("nowhere.jsonl"), &[]).0, 2);
+    assert_eq!(verify_file(&world.path_text("changed.jsonl"), &["--public-key", "x"]).0, 2);
     world.finish().await;
 }
 
@@ -260,7 +260,7 @@ async fn a_receipt_is_checked_by_whoever_has_it_and_its_key() {
     assert!(rows.iter().all(|row| row["action_id"] == action.as_str()), "nothing of other actions");
     let check = |receipt: &Value, arguments: &[&str]| {
         world.write("receipt.json", &serde_json::to_string_pretty(receipt).unwrap());
-        verify_file(&world.path("receipt.json"), arguments)
+        verify_file(&world.path_text("receipt.json"), arguments)
     };
     let (code, report) = check(&receipt, &["--public-key", &key]);
     assert_eq!((code, &report["tenants"][0]["signed_by"]), (0, &json!(key)), "{report}");
@@ -350,13 +350,14 @@ async fn erased_arguments_are_nowhere_and_the_chain_still_holds() {
     let (code, report) = world.verify(&[]);
     assert_eq!((code, &report["tenants"][0]["erased"]), (0, &json!(1)), "{report}");
     world.write("export.jsonl", &jsonl(&export));
-    assert_eq!(verify_file(&world.path("export.jsonl"), &["--public-key", &public_key(&world)]).0, 0);
+    assert_eq!(verify_file(&world.path_text("export.jsonl"), &["--public-key", &public_key(&world)]).0, 0);
     // A receipt can still be had.
     world.write(
         "receipt.json",
         &String::from_utf8(world.run(&["audit", "receipt", &action, "--config"]).stdout).unwrap(),
     );
-    let (code, report) = verify_file(&world.path("receipt.json"), &["--public-key", &public_key(&world)]);
+    let (code, report) =
+        verify_file(&world.path_text("receipt.json"), &["--public-key", &public_key(&world)]);
     assert_eq!(code, 0, "{report}");
     // The intent went with its action, so the shop's ledger is held against nothing.
     assert_eq!(world.state_or_none(&action).await, None);

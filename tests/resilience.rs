@@ -23,6 +23,29 @@ async fn a_busy_platform_gets_the_card_later_and_once() {
     world.finish().await;
 }
 
+/// While a platform asks for time, it is left alone: not one card after the other finds that out.
+#[tokio::test]
+async fn a_channel_that_asks_for_time_is_left_alone_for_so_long() {
+    let world = World::start().await;
+    world.slack.fail("chat.postMessage", 1, &Fault::RateLimited(4));
+    for cents in [10_000, 11_000, 12_000] {
+        let arguments = json!({"order_id": "A-17", "amount_cents": cents});
+        assert_eq!(world.agent(BOT_KEY).call("refund_order", arguments).await.code(), "approval_pending");
+    }
+    world.wait_audit("posted", 3).await;
+    let posts = world.slack.requests().iter().filter(|request| request.method == "chat.postMessage").count();
+    assert_eq!(posts, 4, "one refused, three accepted");
+    let closed: bool = sqlx::query_scalar(
+        "SELECT min(c.created_at) > min(a.created_at) + interval '3 seconds' FROM cards c, actions a
+          WHERE c.message_id IS NOT NULL",
+    )
+    .fetch_one(&world.db)
+    .await
+    .unwrap();
+    assert!(closed, "a card went out before the channel's time");
+    world.finish().await;
+}
+
 /// The answer to a post is lost. Another card goes out; both name one action, and both tell how it ended.
 #[tokio::test]
 async fn a_post_whose_answer_is_lost_may_show_twice_and_decides_once() {

@@ -125,7 +125,7 @@ impl App {
                 }
                 Ok(())
             }
-            Err(error) => self.defer(&job, &error).await,
+            Err(error) => self.defer_post(&job, &error).await,
         }
     }
 
@@ -188,7 +188,7 @@ impl App {
 
     async fn give_alert(&self, messenger: &dyn Messenger, job: &Job, text: &str) -> storage::Result<()> {
         match messenger.tell(&job.place, text).await {
-            Err(error @ PostError::Transient { .. }) => self.defer(job, &error).await,
+            Err(error @ PostError::Transient { .. }) => self.defer_post(job, &error).await,
             Err(error) => {
                 // Posted or not, once more could be once too often; the log has it either way.
                 tracing::error!(action = %job.action, place = %job.place, %error, "an alert was not delivered");
@@ -196,6 +196,14 @@ impl App {
             }
             Ok(()) => self.db.finish_job(job, i32::MAX).await,
         }
+    }
+
+    /// The channel's other new messages wait as well when the platform has asked for time.
+    async fn defer_post(&self, job: &Job, error: &PostError) -> storage::Result<()> {
+        if let PostError::Transient { retry_after: Some(after), .. } = error {
+            self.db.close_channel(&job.place, *after).await?;
+        }
+        self.defer(job, error).await
     }
 
     /// Comes back when the platform says, or after a delay that doubles, with jitter.

@@ -125,6 +125,22 @@ impl Db {
         rows.into_iter().map(|row| row.into_job(owner)).collect()
     }
 
+    /// Sends no new message to a channel for so long: its platform has asked for that.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn close_channel(&self, place: &Place, time: Duration) -> Result<()> {
+        sqlx::query!(
+            "INSERT INTO limits (tenant, kind, subject, until) VALUES ('', 'channel', $1, clock_timestamp() + $2::interval)
+             ON CONFLICT (tenant, kind, subject) DO UPDATE SET until = greatest(limits.until, excluded.until)",
+            place.to_string(),
+            interval(time),
+        )
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+
     /// Leases due edits and notes for 30 s, `most` of them at the most.
     ///
     /// # Errors

@@ -456,9 +456,9 @@ impl World {
         (output.status.code().unwrap(), report)
     }
 
-    /// Where a file of this world is.
-    pub fn path(&self, file: &str) -> String {
-        self.dir.path().join(file).display().to_string()
+    /// The same as text, for a command line.
+    pub fn path_text(&self, file: &str) -> String {
+        self.path(file).display().to_string()
     }
 
     /// From now on the program logs in as this role, and leaves migrations to others.

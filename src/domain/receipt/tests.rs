@@ -56,9 +56,9 @@ fn a_row_that_is_changed_left_out_added_or_moved_is_seen() {
     assert_eq!(whats(&verify(&lied, &[ours.public_key()])), [What::Edited]);
     // A changed row with a hash that fits it is not what was signed.
     let mut forged = made(&ours);
-    forged["rows"][21]["kind"] = json!("denied");
-    let hash = hex::encode(chain::hash(forged["rows"][21].as_object().unwrap()).unwrap());
-    forged["rows"][21]["hash"] = json!(hash);
+    forged["rows"][22]["kind"] = json!("denied");
+    let hash = hex::encode(chain::hash(forged["rows"][22].as_object().unwrap()).unwrap());
+    forged["rows"][22]["hash"] = json!(hash);
     assert_eq!(whats(&verify(&forged, &[ours.public_key()])), [What::Signature]);
 }
 
