@@ -307,21 +307,14 @@ fn the_readme_shows_the_example_files_as_they_are() {
     }
 }
 
+/// What `explain` prints for a refund of this amount, as JSON.
+fn refund(amount: &str) -> String {
+    let call = format!("{{\"order_id\": \"A-17\u{202e}\", \"amount_cents\": {amount}}}");
+    explain(&["--tenant", "acme", "--agent", "support-bot", "--tool", "shop/refund_order", "--args", &call])
+}
+
 #[test]
 fn a_call_is_explained_rule_by_rule() {
-    let refund = |amount: &str| {
-        let call = format!("{{\"order_id\": \"A-17\u{202e}\", \"amount_cents\": {amount}}}");
-        explain(&[
-            "--tenant",
-            "acme",
-            "--agent",
-            "support-bot",
-            "--tool",
-            "shop/refund_order",
-            "--args",
-            &call,
-        ])
-    };
     insta::assert_snapshot!(refund("12000"), @r#"
     tenant acme: support-bot, who works for ana, calls shop/refund_order
     rules
@@ -367,6 +360,10 @@ fn a_call_is_explained_rule_by_rule() {
       allow: relayed without anybody being asked
     exit 0
     "#);
+}
+
+#[test]
+fn a_condition_that_cannot_be_evaluated_is_explained() {
     insta::assert_snapshot!(refund("\"a lot\""), @r#"
     tenant acme: support-bot, who works for ana, calls shop/refund_order
     rules
@@ -429,6 +426,10 @@ fn a_call_is_explained_rule_by_rule() {
         {}
     exit 0
     "#);
+}
+
+#[test]
+fn a_call_that_no_person_is_asked_about_is_explained() {
     insta::assert_snapshot!(explain(&["--tool", "shop/drop_tables"]), @r#"
     tenant acme: support-bot, who works for ana, calls shop/drop_tables
     rules
