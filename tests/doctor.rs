@@ -5,6 +5,8 @@
 
 mod harness;
 
+use std::fmt::Write as _;
+
 use harness::{BEN, CHANNEL, CYD, RULES, World};
 use serde_json::{Value, json};
 use undersign::demo::slack::{Fault, SlackChannel, SlackUser, SlackUsergroup};
@@ -176,10 +178,10 @@ async fn a_channel_without_the_bot_and_a_group_without_people_are_found() {
     let mut said = format!("not invited\n{}\n", bad(&world).await);
     channel.private = true;
     world.slack.set_channel(channel.clone());
-    said += &format!("private\n{}\n", bad(&world).await);
+    writeln!(said, "private\n{}", bad(&world).await).unwrap();
     world.slack.set_channel(SlackChannel::new(CHANNEL, "payments", &[BEN]));
     world.slack.archive(CHANNEL);
-    said += &format!("archived\n{}\n", bad(&world).await);
+    writeln!(said, "archived\n{}", bad(&world).await).unwrap();
     world.slack.set_channel(SlackChannel::new(CHANNEL, "payments", &[BEN]));
     insta::assert_snapshot!(said, @r#"
     not invited
@@ -199,14 +201,14 @@ async fn a_channel_without_the_bot_and_a_group_without_people_are_found() {
     assert_eq!(bad(&world).await, "");
     group.disabled = true;
     world.slack.set_usergroup(group);
-    said += &format!("disabled\n{}\n", bad(&world).await);
+    writeln!(said, "disabled\n{}", bad(&world).await).unwrap();
     world.write("policy/acme/team.toml", &acme.replace("S0PAY00001", "S0NONE0001"));
-    said += &format!("not there\n{}\n", bad(&world).await);
+    writeln!(said, "not there\n{}", bad(&world).await).unwrap();
     world.write("policy/acme/team.toml", &acme);
     let mut ben = SlackUser::member(BEN, "ben", harness::TEAM);
     ben.deleted = true;
     world.slack.set_user(ben);
-    said += &format!("ben has left\n{}\n", bad(&world).await);
+    writeln!(said, "ben has left\n{}", bad(&world).await).unwrap();
     insta::assert_snapshot!(said, @r#"
     one member
     fault: acme: groups.payments: has 1 member now, and a rule asks for 2: add members to slack:main/S0PAY00001, or lower the count
@@ -266,10 +268,10 @@ async fn a_database_that_cannot_serve_is_found() {
     let good = world.read("undersign.toml");
     let mut said = format!("no schema\n{}\n", bad(&world).await);
     world.write("undersign.toml", &good.replace("max_connections = 12", "migrate = false"));
-    said += &format!("no schema, migrate = false\n{}\n", bad(&world).await);
+    writeln!(said, "no schema, migrate = false\n{}", bad(&world).await).unwrap();
     world.write("secrets/url", "postgres://nobody:canary@127.0.0.1:1/none");
     world.write("undersign.toml", &good.replace("{ env = \"DATABASE_URL\" }", "{ file = \"secrets/url\" }"));
-    said += &format!("not there\n{}\n", bad(&world).await);
+    writeln!(said, "not there\n{}", bad(&world).await).unwrap();
     assert!(!said.contains("canary"), "{said}");
     insta::assert_snapshot!(said, @r#"
     no schema

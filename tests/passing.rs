@@ -188,13 +188,16 @@ async fn g08_what_an_upstream_asks_by_itself_is_refused_and_the_agent_hears_noth
 }
 
 #[tokio::test]
-async fn an_allowed_call_takes_the_agents_capabilities_along_and_nothing_else_of_its_meta() {
+async fn an_allowed_call_takes_the_agents_meta_along_less_what_is_ours_or_the_hops() {
     let (asker, url) = Asker::start(true).await;
     let (world, agent) = with_upstream(&url).await;
     let declared = json!({"elicitation": {"form": {}}, "extensions":
         {"io.modelcontextprotocol/tasks": {}, "example.com/x": {}}});
     let mut parameters = modern(json!({"name": "ask", "arguments": {}}), &declared);
-    parameters["_meta"]["example.com/private"] = json!("secret-value");
+    parameters["_meta"]["example.com/note"] = json!({"kept": true});
+    parameters["_meta"]["traceparent"] = json!("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    parameters["_meta"]["dev.undersign/run"] = json!("secret-run");
+    parameters["_meta"]["dev.undersign/idempotency-key"] = json!("secret-key");
     parameters["_meta"]["progressToken"] = json!("secret-progress");
     parameters["requestState"] = json!("kept");
     parameters["inputResponses"] = json!({"name": {"action": "decline"}});
@@ -208,6 +211,9 @@ async fn an_allowed_call_takes_the_agents_capabilities_along_and_nothing_else_of
         (&sent["requestState"], &sent["inputResponses"]),
         (&json!("kept"), &parameters["inputResponses"])
     );
+    for key in ["example.com/note", "traceparent"] {
+        assert_eq!(sent["_meta"][key], parameters["_meta"][key], "{key}");
+    }
     assert!(!sent.to_string().contains("secret"), "{sent}");
     world.finish().await;
 }

@@ -208,7 +208,8 @@ async fn stream(world: &World, legacy: bool) -> Vec<Value> {
     }
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": {"name": "refund_order", "arguments": refund(), "_meta": meta}});
-    let mut request = reqwest::Client::new()
+    let client = reqwest::Client::builder().build().unwrap();
+    let mut request = client
         .post(format!("http://{}/mcp/shop", world.replicas[0].agents()))
         .header("content-type", "application/json")
         .header("accept", "application/json, text/event-stream")

@@ -43,6 +43,8 @@ pub trait Upstream: Send + Sync {
 pub struct Passing {
     /// The capabilities that the agent declares with this call, less those for answers that are not followed here.
     pub capabilities: Option<Value>,
+    /// The agent's own `_meta`, less what is undersign's or belongs to the hop between the two of them.
+    pub meta: Map<String, Value>,
     /// The agent's answers to what the upstream asked in an earlier round.
     pub input_responses: Option<Map<String, Value>>,
     /// What the upstream wants back with the answers.

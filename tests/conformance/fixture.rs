@@ -238,15 +238,11 @@ fn ask(tool: &str, answered: &Value, state: Option<&str>, can: &Value) -> Result
         }
         "test_input_required_result_multiple_inputs" => {
             let all = ["user_name", "greeting", "client_roots"].iter().all(|key| answered[key].is_object());
-            match (all, step.as_deref()) {
-                (true, Some("all")) => done("All three were answered.".to_owned()),
-                _ => {
-                    let name = form("What is your name?", "name", "string");
-                    let questions =
-                        json!({"user_name": name, "greeting": question(), "client_roots": roots()});
-                    keep(questions, "all")
-                }
+            if all && step.as_deref() == Some("all") {
+                return done("All three were answered.".to_owned());
             }
+            let name = form("What is your name?", "name", "string");
+            keep(json!({"user_name": name, "greeting": question(), "client_roots": roots()}), "all")
         }
         "test_input_required_result_multi_round" => match step.as_deref() {
             Some("1") if answered["step1"].is_object() => {

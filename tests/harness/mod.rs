@@ -483,6 +483,7 @@ impl World {
         let url = self.database_url.clone();
         self.finish_with_another_trail().await;
         checker::check_audit(&url).await;
+        drop_database(&url).await;
     }
 
     /// The same for a story that has changed the audit trail past the program.
@@ -545,6 +546,16 @@ async fn database() -> (String, PgPool) {
     url.set_path(&name);
     let pool = PgPoolOptions::new().max_connections(4).connect_lazy(url.as_str()).unwrap();
     (url.into(), pool)
+}
+
+/// A thousand databases fill a disk. That of a test which failed stays, to be looked at.
+async fn drop_database(url: &str) {
+    #[expect(clippy::disallowed_methods, reason = "tests/run.sh hands the server over this way")]
+    let server = std::env::var("DATABASE_URL").unwrap();
+    let url = url::Url::parse(url).unwrap();
+    let sql = format!("DROP DATABASE {} WITH (FORCE)", url.path().trim_start_matches('/'));
+    let mut admin = <sqlx::PgConnection as sqlx::Connection>::connect(&server).await.unwrap();
+    sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut admin).await.unwrap();
 }
 
 struct TempDir(PathBuf);

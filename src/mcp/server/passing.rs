@@ -5,8 +5,10 @@ use rmcp::model::{
     CallToolRequestParams, ClientCapabilities, ProgressNotificationParam, ProgressToken, TASKS_EXTENSION_ID,
 };
 use rmcp::service::{Peer, RequestContext};
+use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
+use super::reply::OUR_PREFIX;
 use crate::app::ports::{Passing, Progress};
 
 /// How many reports of progress may wait for an agent that reads slowly.
@@ -26,7 +28,7 @@ pub(super) fn take(
     context: &RequestContext<RoleServer>,
     is_modern: bool,
 ) -> (Passing, Option<Reports>) {
-    let mut passing = Passing::default();
+    let mut passing = Passing { meta: own_meta(&context.meta.0.0), ..Passing::default() };
     if is_modern {
         let capabilities = context.client_capabilities().map(without_tasks);
         passing.capabilities = capabilities.and_then(|capabilities| serde_json::to_value(capabilities).ok());
@@ -41,6 +43,14 @@ pub(super) fn take(
         Reports { token, peer: context.peer.clone(), told, last: f64::NEG_INFINITY }
     });
     (passing, reports)
+}
+
+/// What the agent says to the upstream: neither our keys, nor the protocol's own, which each hop writes for itself.
+fn own_meta(meta: &Map<String, Value>) -> Map<String, Value> {
+    let of_the_hop = |key: &str| {
+        key == "progressToken" || key.starts_with(OUR_PREFIX) || key.starts_with("io.modelcontextprotocol/")
+    };
+    meta.iter().filter(|(key, _)| !of_the_hop(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 /// A task of the upstream's would not be followed, so nobody may offer to take one.

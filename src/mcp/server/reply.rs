@@ -12,7 +12,7 @@ use crate::domain::answer::{Answer, META_KEY};
 use crate::domain::visible::visible;
 
 /// What our own keys in `_meta` begin with.
-const OUR_PREFIX: &str = "dev.undersign/";
+pub(super) const OUR_PREFIX: &str = "dev.undersign/";
 
 /// Who answers, in `_meta` of every modern result.
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";

@@ -184,6 +184,9 @@ async fn send(connection: &Connection, call: &Call<'_>, time_limit: Duration) ->
     if let Some(key) = call.idempotency_key {
         meta.0.0.insert(IDEMPOTENCY_KEY.to_owned(), Value::from(key));
     }
+    if let Some(passing) = call.passing {
+        meta.0.0.extend(passing.meta.clone());
+    }
     // Older upstreams know no rounds.
     if let Some(passing) = call.passing
         && connection.is_modern()
