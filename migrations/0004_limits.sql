@@ -116,7 +116,9 @@ BEGIN
   INSERT INTO outbox (action_id, tenant, agent, destination, kind, revision)
   SELECT NEW.id, NEW.tenant, NEW.agent, place, 'card', NEW.revision FROM unnest(NEW.post_to) AS place
   ON CONFLICT (action_id, destination, kind, detail)
-    DO UPDATE SET revision = greatest(outbox.revision, excluded.revision);
+    DO UPDATE SET revision = greatest(outbox.revision, excluded.revision),
+                  -- What is over is not posted any more, and must not take a turn from what is not.
+                  posts = outbox.posts AND NEW.state = 'pending';
   RETURN NULL;
 END $$;
 

@@ -106,15 +106,23 @@ async fn an_export_is_a_signed_chain_that_another_program_recomputes() {
     let (code, report) = verify_file(&file, &["--public-key", &public_key(&world)]);
     assert_eq!((code, &report["tenants"][0]["signed_by"]), (0, &json!(public_key(&world))), "{report}");
     let (code, report) = verify_file(&file, &[]);
+    assert_eq!(code, 1, "nobody vouches for the key: {report}");
+    let (code, report) = verify_file(&file, &["--allow-unnamed-key"]);
     assert_eq!(code, 0);
+    // A chain made anew, without the checkpoints that would give it away.
+    let bare: Vec<Value> = export.iter().filter(|line| line.get("undersign").is_none()).cloned().collect();
+    world.write("bare.jsonl", &jsonl(&bare));
+    let (code, told) = verify_file(&world.path_text("bare.jsonl"), &["--public-key", &public_key(&world)]);
+    assert_eq!((code, &told["faults"][0]["what"]), (1, &json!("signature")), "{told}");
     assert!(report["tenants"][0]["signed_by"].as_str().unwrap().starts_with("an unnamed key"), "{report}");
     let (code, _) = verify_file(&file, &["--public-key", &"5f".repeat(32)]);
     assert_ne!(code, 0);
     let part = world.export(&["--tenant", "acme", "--after", "3"]);
     assert!(part[0]["seq"] == 4 && part.iter().all(|line| line["tenant"] == "acme"));
     world.write("part.jsonl", &jsonl(&part));
-    assert_eq!(verify_file(&world.path_text("part.jsonl"), &["--after", "3"]).0, 0);
-    assert_eq!(verify_file(&world.path_text("part.jsonl"), &[]).0, 1);
+    let key = public_key(&world);
+    assert_eq!(verify_file(&world.path_text("part.jsonl"), &["--after", "3", "--public-key", &key]).0, 0);
+    assert_eq!(verify_file(&world.path_text("part.jsonl"), &["--public-key", &key]).0, 1);
     world.finish().await;
 }
 
@@ -265,7 +273,12 @@ async fn a_receipt_is_checked_by_whoever_has_it_and_its_key() {
     };
     let (code, report) = check(&receipt, &["--public-key", &key]);
     assert_eq!((code, &report["tenants"][0]["signed_by"]), (0, &json!(key)), "{report}");
-    assert_eq!(check(&receipt, &[]).0, 0);
+    assert_eq!(check(&receipt, &[]).0, 1, "nobody vouches for the key");
+    assert_eq!(check(&receipt, &["--allow-unnamed-key"]).0, 0);
+    let compact = format!("{receipt}\n{{\"seq\":1}}\n");
+    world.write("receipt.json", &compact);
+    let more = verify_file(&world.path_text("receipt.json"), &["--public-key", &key]);
+    assert_eq!((more.0, &more.1["faults"][0]["what"]), (1, &json!("malformed")), "{}", more.1);
     let mut edited = receipt.clone();
     edited["rows"][2]["verdict"] = json!("deny");
     let (code, report) = check(&edited, &["--public-key", &key]);

@@ -93,7 +93,7 @@ fn the_example_is_accepted_and_explained() {
         never-drop: deny for shop/drop_*
         read-only: allow for shop/get_*, shop/list_*
         small-refunds: allow for shop/refund_order
-          when    args.amount_cents <= thresholds.refund_auto
+          when    args.amount_cents >= 0 && args.amount_cents <= thresholds.refund_auto
       tools
         shop/delete_*
           needs 2 of data-owners (deletions)
@@ -105,7 +105,7 @@ fn the_example_is_accepted_and_explained() {
           allowed (read-only)
         shop/refund_order
           needs 1 of payments when args.amount_cents > thresholds.refund_auto (large-refunds)
-          allowed when args.amount_cents <= thresholds.refund_auto (small-refunds)
+          allowed when args.amount_cents >= 0 && args.amount_cents <= thresholds.refund_auto (small-refunds)
           otherwise not_allowed
         every other tool: not_allowed
     warning: ./deploy/example/undersign.toml: secrets come from the environment (DATABASE_URL, SHOP_AUTHORIZATION, SLACK_BOT_TOKEN, SLACK_SIGNING_SECRET, UNDERSIGN_TOKEN_KEY), which every process of this user and every crash report may read: { file = "…" } with mode 0600 keeps them closer
@@ -322,7 +322,7 @@ fn a_call_is_explained_rule_by_rule() {
       large-refunds: require_approval: counts: args.amount_cents > thresholds.refund_auto holds
       never-drop: deny: is for other tools
       read-only: allow: is for other tools
-      small-refunds: allow: does not count: args.amount_cents <= thresholds.refund_auto does not hold
+      small-refunds: allow: does not count: args.amount_cents >= 0 && args.amount_cents <= thresholds.refund_auto does not hold
     decision
       require_approval: large-refunds
       risk    high
@@ -371,7 +371,7 @@ fn a_condition_that_cannot_be_evaluated_is_explained() {
       large-refunds: require_approval: counts: args.amount_cents > thresholds.refund_auto can't be evaluated (found no matching overload for '_>_' applied to '(string, int)'), and that counts against the call
       never-drop: deny: is for other tools
       read-only: allow: is for other tools
-      small-refunds: allow: does not count: args.amount_cents <= thresholds.refund_auto can't be evaluated (found no matching overload for '_<=_' applied to '(string, int)'), and so allows nothing
+      small-refunds: allow: does not count: args.amount_cents >= 0 && args.amount_cents <= thresholds.refund_auto can't be evaluated (found no matching overload for '_<=_' applied to '(string, int)'), and so allows nothing
     decision
       require_approval: large-refunds
       risk    high
@@ -573,7 +573,7 @@ fn an_explanation_is_json_as_well() {
           "held": null,
           "name": "small-refunds",
           "names_the_tool": false,
-          "when": "args.amount_cents <= thresholds.refund_auto"
+          "when": "args.amount_cents >= 0 && args.amount_cents <= thresholds.refund_auto"
         }
       ],
       "tenant": "acme",

@@ -103,6 +103,63 @@ async fn agent_keys_signing_secrets_and_token_keys_rotate_under_load() {
     world.finish().await;
 }
 
+/// A rule that denies comes into force while a redemption reads afresh what lies outside: it counts.
+#[tokio::test]
+async fn a_policy_that_changes_during_a_redemption_stops_it() {
+    let world = World::start().await;
+    let (action, token) = world.approved().await;
+    let gate = undersign::demo::gate::Gate::new();
+    world.slack.fail("users.info", 1, &undersign::demo::slack::Fault::Hang(gate.clone()));
+    // The caches of who is who are over after half a minute; a reload begins with empty ones.
+    world.reload().await;
+    let agent = world.agent(BOT_KEY);
+    let redemption =
+        tokio::spawn(async move { agent.call_with_token("refund_order", refund(), &token).await });
+    gate.arrived().await;
+    world.write_policy(&format!(
+        "{RULES}[[rules]]\nname = \"stop\"\ntools = [\"shop/*\"]\ndecision = \"deny\"\n"
+    ));
+    world.reload().await;
+    gate.open();
+    assert_eq!(redemption.await.unwrap().code(), "policy_changed");
+    assert_eq!(world.state(&action).await, "invalidated");
+    assert!(world.shop.ledger().is_empty());
+    world.finish().await;
+}
+
+/// A database that does not answer keeps a tightened policy out of force for as long as that lasts, and no longer.
+#[tokio::test]
+async fn a_reload_that_the_database_stops_is_to_be_tried_again() {
+    let world = World::start().await;
+    sqlx::raw_sql("ALTER TABLE audit_events RENAME TO elsewhere").execute(&world.db).await.unwrap();
+    world.write_policy(&RULES.replace("refund_auto = 5000", "refund_auto = 4000"));
+    let config = world.load().map_err(|error| error.to_string());
+    let again = world.replicas[0].reload(config).await;
+    assert_eq!(again, undersign::cli::serve::Reloaded::Again);
+    assert!(ready(world.replicas[0].admin()).await["fault"].as_str().unwrap().contains("the database"));
+    sqlx::raw_sql("ALTER TABLE elsewhere RENAME TO audit_events").execute(&world.db).await.unwrap();
+    world.reload().await;
+    let small = json!({"order_id": "A-17", "amount_cents": 4500});
+    assert_eq!(world.agent(BOT_KEY).call("refund_order", small).await.code(), "approval_pending");
+    assert_eq!(ready(world.replicas[0].admin()).await, json!({"status": "ok"}));
+    world.finish().await;
+}
+
+/// Which workspace it is waits for a restart; until then clicks of the old one count, and only those.
+#[tokio::test]
+async fn another_workspace_waits_for_a_restart() {
+    let world = World::start().await;
+    let (parked, card) = world.park().await;
+    let config = world.read("undersign.toml").replace(harness::TEAM, "T0ELSEWHERE");
+    world.write("undersign.toml", &config);
+    world.reload().await;
+    let told = ready(world.replicas[0].admin()).await;
+    assert_eq!(told["fault"], "restart to put in force what has changed in: slack.main");
+    assert_eq!(world.press(harness::BEN, &card, "undersign_approve").await, 200);
+    assert_eq!(world.agent(BOT_KEY).approval(&parked.action_id(), 30).await.code(), "approval_granted");
+    world.finish().await;
+}
+
 #[tokio::test]
 async fn what_only_a_start_can_change_is_said() {
     let world = World::start().await;

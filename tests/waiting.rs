@@ -130,14 +130,18 @@ async fn a_client_that_hangs_up_or_cancels_leaves_the_action_alone() {
     call.abort();
     let cancelled =
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
-    let _ = world
-        .agent(BOT_KEY)
-        .legacy()
-        .request("notifications/cancelled", None, cancelled.to_string().into())
-        .await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let told = world.agent(BOT_KEY).legacy();
+    let (status, _) = told.request("notifications/cancelled", None, cancelled.to_string().into()).await;
+    assert_eq!(status, 202);
+    tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(world.state(&id).await, "pending");
     world.press(BEN, &card, "undersign_approve").await;
+    world.wait_audit("approved", 1).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(
+        world.audit("token_issued").await.is_empty(),
+        "nobody waits any more, so nobody was given the token"
+    );
     // The same call again finds the approval.
     assert_eq!(world.agent(BOT_KEY).call("refund_order", refund()).await.code(), "approval_granted");
     assert_eq!(world.audit("parked").await.len(), 1);
@@ -164,15 +168,22 @@ async fn a_held_call_costs_no_connection() {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    let busy: i64 = sqlx::query_scalar(
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'undersign'
-            AND state <> 'idle'",
-    )
-    .fetch_one(&world.db)
-    .await
-    .unwrap();
-    assert!(busy <= 2, "{busy} connections are busy while everybody waits");
+    // Workers look now and then; there are moments in which nobody is at the database.
+    let mut busy = -1_i64;
+    for _ in 0..200 {
+        busy = sqlx::query_scalar(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'undersign'
+                AND state <> 'idle'",
+        )
+        .fetch_one(&world.db)
+        .await
+        .unwrap();
+        if busy <= 1 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(busy <= 1, "{busy} connections are busy while everybody waits");
     assert_eq!(world.agent(BOT_KEY).call("get_order", json!({"order_id": "A-17"})).await.code(), "upstream");
     let ids: Vec<String> =
         sqlx::query_scalar("SELECT id::text FROM actions").fetch_all(&world.db).await.unwrap();

@@ -3,8 +3,10 @@
 //! One row a destination means one writer a message. A post whose answer was lost may be on the platform: the next try
 //! posts anew under another handle, and both messages stay valid, since they name one action.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
+
+use tokio::sync::Semaphore;
 
 use super::App;
 use super::ports::{Messenger, PostError};
@@ -14,6 +16,12 @@ use crate::storage::{self, CardRow, Job, JobKind, PostTarget};
 
 /// A private note is not worth more tries than this.
 const NOTE_TRIES: u32 = 5;
+
+/// What one edit may take: a lease that ends sooner is not used for it.
+const EDIT_TIME: Duration = Duration::from_secs(12);
+
+/// Rows of one installation that are worked off at once: one that does not answer keeps no hands from the others.
+const HANDS_OF_ONE: usize = 12;
 
 /// Rows that are worked off at once, in all and for one lease.
 pub(super) const HANDS: usize = 32;
@@ -46,6 +54,21 @@ impl App {
             let app = self.clone();
             self.tasks.spawn(async move {
                 let (action, place) = (job.action, job.place.to_string());
+                let installation = (job.place.platform, job.place.installation.clone());
+                let share = {
+                    let mut shares = app.0.shares.lock().unwrap_or_else(PoisonError::into_inner);
+                    shares
+                        .entry(installation)
+                        .or_insert_with(|| Arc::new(Semaphore::new(HANDS_OF_ONE)))
+                        .clone()
+                };
+                let Ok(_share) = share.try_acquire() else {
+                    // Back at once when there is room; the lease would hold it for too long.
+                    if let Err(error) = app.db.defer_job(&job, Duration::from_millis(500)).await {
+                        tracing::error!(%action, place, %error, "an outbox row could not be put back");
+                    }
+                    return;
+                };
                 if let Err(error) = app.deliver(job).await {
                     // The lease ends and the row comes back.
                     tracing::error!(%action, place, %error, "an outbox row could not be worked off");
@@ -144,6 +167,10 @@ impl App {
         }
         if row.revision >= revision {
             return Ok(Ok(()));
+        }
+        // Another worker may have shown something newer by the time that this one's edit arrives.
+        if !self.db.holds(job, EDIT_TIME).await? {
+            return Ok(Err(PostError::Ambiguous("lease_over".to_owned())));
         }
         match messenger.edit(&job.place, message, card, &row.handle).await {
             Ok(()) => {}

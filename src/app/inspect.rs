@@ -21,8 +21,9 @@ impl App {
         // The place is taken before looking, so that a change between the two is not missed.
         let mut waiter = ActionId::parse(action_id)
             .filter(|_| !wait.is_zero())
-            .and_then(|action| self.0.waiters.join(action));
+            .and_then(|action| self.0.waiters.join(caller, action));
         loop {
+            let turn = self.turn(caller).await;
             let action = match self.own_action(caller, action_id).await {
                 Ok(Some(action)) => action,
                 Ok(None) => return Answer::plain(Code::NotFound),
@@ -36,6 +37,7 @@ impl App {
             let Some(waiter) = waiter.filter(|_| Instant::now() < deadline) else {
                 return self.answer(&action).await.unwrap_or_else(|_| Answer::plain(Code::Unavailable));
             };
+            drop(turn);
             tokio::select! {
                 () = waiter.changed() => {}
                 () = tokio::time::sleep_until(deadline) => {}

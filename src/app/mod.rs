@@ -15,10 +15,11 @@ mod submit;
 mod sweep;
 mod throttle;
 mod tools;
+mod turns;
 mod waiting;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -168,12 +169,16 @@ struct Inner {
     parts: Parts,
     /// Agents that wait for a decision.
     waiters: waiting::Waiters,
+    /// Turns at the database, for each agent.
+    turns: turns::Turns,
     /// Who presented wrong tokens lately.
     wrong_tokens: throttle::WrongTokens,
     /// Bounds how many schema checks run at once.
     checks: Arc<Semaphore>,
     /// Bounds how many outbox rows are worked off at once.
     hands: Arc<Semaphore>,
+    /// Bounds how many of them belong to one installation.
+    shares: Mutex<HashMap<(Platform, Installation), Arc<Semaphore>>>,
     /// Why the configuration that was loaded last is not wholly in force.
     reload_fault: ArcSwapOption<String>,
     /// Names this process in leases and claims.
@@ -196,9 +201,11 @@ impl App {
         Self(Arc::new(Inner {
             parts,
             waiters: waiting::Waiters::default(),
+            turns: turns::Turns::default(),
             wrong_tokens: throttle::WrongTokens::default(),
             checks: Arc::new(Semaphore::new(4)),
             hands: Arc::new(Semaphore::new(deliver::HANDS)),
+            shares: Mutex::default(),
             reload_fault: ArcSwapOption::empty(),
             replica: hex::encode(id),
         }))

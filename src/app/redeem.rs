@@ -13,7 +13,7 @@ use crate::domain::call::Arguments;
 use crate::domain::digest::ContentDigest;
 use crate::domain::ids::{ActionId, Tenant};
 use crate::domain::intent::{FailureDetail, Outcome, UnknownDetail};
-use crate::domain::policy::Gate;
+use crate::domain::policy::{CallFacts, Decision};
 use crate::domain::press::Verdict;
 use crate::domain::requirement::{admit, tally};
 use crate::domain::token::{Bound, Nonce, PresentedToken};
@@ -38,17 +38,11 @@ impl From<Answer> for Stop {
 }
 
 impl App {
-    pub(super) async fn redeem(
-        &self,
-        caller: &Caller,
-        call: &ToolCall,
-        token: &str,
-        gate: Option<&Gate>,
-    ) -> Reply {
+    pub(super) async fn redeem(&self, caller: &Caller, call: &ToolCall, token: &str) -> Reply {
         if let Some(left) = self.0.wrong_tokens.closed(caller) {
             return too_many_wrong(left).into();
         }
-        let claim = match self.claim(caller, call, token, gate).await {
+        let claim = match self.claim(caller, call, token).await {
             Ok(claim) => claim,
             Err(Stop::Answer(answer)) => {
                 if answer.code == Code::InvalidToken {
@@ -65,13 +59,7 @@ impl App {
         self.execute(caller, claim).await
     }
 
-    async fn claim(
-        &self,
-        caller: &Caller,
-        call: &ToolCall,
-        token: &str,
-        gate: Option<&Gate>,
-    ) -> Result<Claim, Stop> {
+    async fn claim(&self, caller: &Caller, call: &ToolCall, token: &str) -> Result<Claim, Stop> {
         let invalid = || Stop::from(Answer::plain(Code::InvalidToken));
         let keys = self.keys.load_full();
         let presented = keys.read(token).ok_or_else(invalid)?;
@@ -87,10 +75,12 @@ impl App {
         let nonce = self.prove(&action, &presented).await?;
         self.check_content(caller, call, &action).await?;
         self.check_standing(&action, &nonce).await?;
-        self.check_outside(caller, call, &action, gate).await?;
+        self.check_outside(caller, call, &action).await?;
         let Some((_, upstream)) = self.upstream(&caller.tenant, &call.upstream) else {
             return Err(invalid());
         };
+        // Reading afresh takes its time; a policy that came into force meanwhile counts.
+        self.check_policy(caller, call, &action).await?;
         let request = ClaimRequest {
             action: &action,
             nonce: &nonce,
@@ -136,13 +126,11 @@ impl App {
             State::Executed { .. } => Code::AlreadyUsed,
             _ => {
                 let answer = self.answer(action).await?;
-                self.db
-                    .append_audit(&action.binding.tenant, Some(action.id()), &refusal(answer.code))
-                    .await?;
+                self.db.append_refusal(&action.binding.tenant, action.id(), &refusal(answer.code)).await?;
                 return Err(answer.into());
             }
         };
-        self.db.append_audit(&action.binding.tenant, Some(action.id()), &refusal(code)).await?;
+        self.db.append_refusal(&action.binding.tenant, action.id(), &refusal(code)).await?;
         Err(self.about(action, code).into())
     }
 
@@ -158,18 +146,12 @@ impl App {
             agent: caller.agent.clone(),
             presented_content_digest: presented.map_or_else(String::new, |digest| digest.to_string()),
         };
-        self.db.append_audit(&caller.tenant, Some(action.id()), &event).await?;
+        self.db.append_refusal(&caller.tenant, action.id(), &event).await?;
         Err(self.about(action, Code::DigestMismatch).into())
     }
 
     /// What lies outside, read afresh: tool definition, policy, and the standing of everyone who approved.
-    async fn check_outside(
-        &self,
-        caller: &Caller,
-        call: &ToolCall,
-        action: &Action,
-        gate: Option<&Gate>,
-    ) -> Result<(), Stop> {
+    async fn check_outside(&self, caller: &Caller, call: &ToolCall, action: &Action) -> Result<(), Stop> {
         let unavailable = |what| Stop::from(self.about(action, Code::Unavailable).detail(what));
         let Some((tenant, upstream)) = self.upstream(&caller.tenant, &call.upstream) else {
             return Err(Answer::plain(Code::InvalidToken).into());
@@ -179,16 +161,7 @@ impl App {
         if definition.is_none_or(|tool| tool.version != action.binding.tool_version) {
             return self.void(action, Code::ToolChanged).await;
         }
-        // What the card said of upstream and owner must still be so.
-        let same = gate.is_some_and(|gate| {
-            gate.policy_version == action.binding.policy_version
-                && gate.requirement == action.binding.requirement
-                && upstream.environment == action.binding.environment
-                && caller.owner == action.binding.owner
-        });
-        if !same {
-            return self.void(action, Code::PolicyChanged).await;
-        }
+        self.check_policy(caller, call, action).await?;
         let requirement = &action.binding.requirement;
         let policy = tenant.policy.load_full();
         let mut standing = Vec::new();
@@ -210,6 +183,30 @@ impl App {
             return self.void(action, Code::ApproverRevoked).await;
         }
         Ok(())
+    }
+
+    /// The policy in force at this moment asks for the very approval that was given, and what the card said of upstream
+    /// and owner is still so.
+    async fn check_policy(&self, caller: &Caller, call: &ToolCall, action: &Action) -> Result<(), Stop> {
+        let Some((tenant, upstream)) = self.upstream(&caller.tenant, &call.upstream) else {
+            return Err(Answer::plain(Code::InvalidToken).into());
+        };
+        let binding = &action.binding;
+        let decision = tenant.policy.load_full().decide(&CallFacts {
+            agent: &caller.agent,
+            owner: caller.owner.as_ref(),
+            upstream: &call.upstream,
+            upstream_address: &upstream.address,
+            environment: upstream.environment.as_deref(),
+            tool: &call.tool,
+            arguments: binding.arguments.value(),
+        });
+        let same = matches!(&decision, Decision::RequireApproval(gate)
+            if gate.policy_version == binding.policy_version
+                && gate.requirement == binding.requirement
+                && upstream.environment == binding.environment
+                && caller.owner == binding.owner);
+        if same { Ok(()) } else { self.void(action, Code::PolicyChanged).await }
     }
 
     async fn void(&self, action: &Action, code: Code) -> Result<(), Stop> {

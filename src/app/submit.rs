@@ -79,11 +79,8 @@ impl App {
                 self.0.wrong_tokens.count(&caller);
                 Answer::plain(Code::InvalidToken).into()
             }
-            (Decision::RequireApproval(gate), Presented::Token(token)) => {
-                self.redeem(&caller, &call, &token, Some(&gate)).await
-            }
-            // The policy may have changed since the approval: redemption says so.
-            (_, Presented::Token(token)) => self.redeem(&caller, &call, &token, None).await,
+            // Also where policy has come to deny: the redemption says so.
+            (_, Presented::Token(token)) => self.redeem(&caller, &call, &token).await,
             (Decision::RequireApproval(gate), Presented::Absent) => {
                 self.propose(&caller, call, &policy, upstream, &gate).await
             }
@@ -228,6 +225,7 @@ impl App {
             event: &event,
             erasable: &erasable,
         };
+        let turn = self.turn(caller).await;
         let parked = self.db.park(&new).await?;
         let id = match parked {
             Parked::New => binding.action,
@@ -238,7 +236,9 @@ impl App {
             }
         };
         tracing::info!(tenant = %caller.tenant, agent = %caller.agent, action = %id, new = (parked == Parked::New), "parked");
-        match self.db.action(&caller.tenant, id).await? {
+        let found = self.db.action(&caller.tenant, id).await?;
+        drop(turn);
+        match found {
             Some(action) if matches!(parked, Parked::DeniedRecently(_)) => {
                 Ok(self.about(&action, Code::DeniedRecently))
             }

@@ -8,12 +8,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use super::App;
-use crate::domain::ids::ActionId;
+use super::{App, Caller};
+use crate::domain::ids::{ActionId, AgentName, Tenant};
 use crate::storage::{self, Heard};
 
 /// The most agents that wait at once on one replica; one more is answered at once, as if its time were over.
 const MOST_WAITING: usize = 20_000;
+
+/// The most of them that belong to one agent, so that nobody takes the places of the others.
+const MOST_OF_ONE: usize = 5_000;
 
 /// The map of those who wait.
 #[derive(Default)]
@@ -23,25 +26,30 @@ pub(super) struct Waiters(Mutex<Map>);
 struct Map {
     senders: HashMap<ActionId, watch::Sender<()>>,
     waiting: usize,
+    of_agents: HashMap<(Tenant, AgentName), usize>,
 }
 
 /// A place in the map; leaving it is dropping it.
 pub(super) struct Waiter<'a> {
     waiters: &'a Waiters,
     action: ActionId,
+    agent: (Tenant, AgentName),
     changed: Option<watch::Receiver<()>>,
 }
 
 impl Waiters {
     /// Waits for a change of an action from now on. `None`: too many wait already.
-    pub(super) fn join(&self, action: ActionId) -> Option<Waiter<'_>> {
+    pub(super) fn join(&self, caller: &Caller, action: ActionId) -> Option<Waiter<'_>> {
+        let agent = (caller.tenant.clone(), caller.agent.clone());
         let mut map = self.lock();
-        if map.waiting >= MOST_WAITING {
+        if map.waiting >= MOST_WAITING || map.of_agents.get(&agent).is_some_and(|count| *count >= MOST_OF_ONE)
+        {
             return None;
         }
         map.waiting += 1;
+        *map.of_agents.entry(agent.clone()).or_default() += 1;
         let changed = map.senders.entry(action).or_insert_with(|| watch::channel(()).0).subscribe();
-        Some(Waiter { waiters: self, action, changed: Some(changed) })
+        Some(Waiter { waiters: self, action, agent, changed: Some(changed) })
     }
 
     pub(super) fn wake(&self, action: ActionId) {
@@ -83,6 +91,12 @@ impl Drop for Waiter<'_> {
         self.changed = None;
         let mut map = self.waiters.lock();
         map.waiting -= 1;
+        if let Some(count) = map.of_agents.get_mut(&self.agent) {
+            *count -= 1;
+            if *count == 0 {
+                map.of_agents.remove(&self.agent);
+            }
+        }
         if map.senders.get(&self.action).is_some_and(|sender| sender.receiver_count() == 0) {
             map.senders.remove(&self.action);
         }
@@ -152,6 +166,10 @@ mod tests {
         ActionId::from_uuid(Uuid::from_u128(n))
     }
 
+    fn bot() -> Caller {
+        Caller { tenant: "acme".into(), agent: "bot".into(), owner: None }
+    }
+
     async fn is_woken(waiter: &mut Waiter<'_>) -> bool {
         tokio::select! {
             biased;
@@ -163,8 +181,8 @@ mod tests {
     #[tokio::test]
     async fn a_wake_reaches_everybody_who_waits_for_that_action_and_nobody_else() {
         let waiters = Waiters::default();
-        let (mut one, mut two) = (waiters.join(id(1)).unwrap(), waiters.join(id(1)).unwrap());
-        let mut other = waiters.join(id(2)).unwrap();
+        let (mut one, mut two) = (waiters.join(&bot(), id(1)).unwrap(), waiters.join(&bot(), id(1)).unwrap());
+        let mut other = waiters.join(&bot(), id(2)).unwrap();
         waiters.wake(id(1));
         assert!(is_woken(&mut one).await && is_woken(&mut two).await);
         assert!(!is_woken(&mut other).await && !is_woken(&mut one).await);
@@ -175,7 +193,7 @@ mod tests {
     #[tokio::test]
     async fn a_change_between_joining_and_waiting_is_not_missed() {
         let waiters = Waiters::default();
-        let mut waiter = waiters.join(id(1)).unwrap();
+        let mut waiter = waiters.join(&bot(), id(1)).unwrap();
         waiters.wake(id(1));
         tokio::time::timeout(Duration::from_secs(10), waiter.changed()).await.unwrap();
     }
@@ -183,11 +201,23 @@ mod tests {
     #[tokio::test]
     async fn nothing_stays_behind() {
         let waiters = Waiters::default();
-        let (one, two) = (waiters.join(id(1)).unwrap(), waiters.join(id(1)).unwrap());
+        let (one, two) = (waiters.join(&bot(), id(1)).unwrap(), waiters.join(&bot(), id(1)).unwrap());
         drop(one);
         assert_eq!(waiters.waited_for(), [id(1)]);
         drop(two);
         assert!(waiters.waited_for().is_empty());
         assert_eq!(waiters.lock().waiting, 0);
+        assert!(waiters.lock().of_agents.is_empty());
+    }
+
+    #[tokio::test]
+    async fn one_agent_does_not_take_the_places_of_the_others() {
+        let waiters = Waiters::default();
+        let all: Vec<_> = (0..MOST_OF_ONE).map(|_| waiters.join(&bot(), id(1)).unwrap()).collect();
+        assert!(waiters.join(&bot(), id(2)).is_none());
+        let other = Caller { agent: "other".into(), ..bot() };
+        assert!(waiters.join(&other, id(2)).is_some());
+        drop(all);
+        assert!(waiters.join(&bot(), id(2)).is_some());
     }
 }

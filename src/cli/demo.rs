@@ -8,6 +8,7 @@ mod story;
 use super::{Done, Failure, Outcome};
 use crate::config;
 use crate::demo::cluster::Cluster;
+use crate::storage::Db;
 
 use super::with_postgres::cluster_env;
 
@@ -39,6 +40,12 @@ pub(super) async fn run(args: Args) -> Outcome {
 /// The user's database if they name one, a private cluster otherwise.
 async fn database() -> Result<(String, Option<Cluster>), Failure> {
     if let Some(url) = config::env("DATABASE_URL") {
+        if !Db::take_for_demo(&url).await? {
+            return Err(Failure::usage(
+                "DATABASE_URL names a database that is in use by something other than the demo, which would get in its \
+                 way: unset it, and the demo starts a private Postgres, or let it name an empty database",
+            ));
+        }
         println!("Using the database that DATABASE_URL names.");
         return Ok((url, None));
     }

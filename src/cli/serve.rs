@@ -3,6 +3,7 @@
 mod parts;
 mod reload;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +20,8 @@ use tokio_util::task::TaskTracker;
 use super::source::{SystemClock, SystemEntropy};
 use super::{Failure, Outcome};
 use crate::app::{App, Parts};
-use crate::config::{self, Config};
+use crate::config::{self, Config, SlackConfig};
+use crate::domain::ids::Installation;
 use crate::http::server::{Serving, Stop};
 use crate::http::{self, AgentKeys, Bodies, Limits, Shared, Sites, TrustedProxies, Tuning};
 use crate::mcp::server::Services;
@@ -28,6 +30,8 @@ use crate::workers::{self, Beats};
 
 use parts::{announce, callers, chats, tenants};
 use reload::{Fixed, Watch};
+
+pub use reload::Reloaded;
 
 pub(super) use parts::{slack_app, upstream_port};
 
@@ -54,9 +58,10 @@ pub struct Args {
 /// Runs the service until it is told to stop: the first SIGTERM or SIGINT lets what is under way finish, a second one
 /// drops it.
 pub(super) async fn run(args: Args) -> Outcome {
+    let no_signals = |error| Failure::no(format!("no signals can be had: {error}"));
+    let mut watch = Watch::new(&args.config).await.map_err(no_signals)?;
     let config = config::load(&args.config)?;
-    let mut signals =
-        Signals::new().map_err(|error| Failure::no(format!("no signals can be had: {error}")))?;
+    let mut signals = Signals::new().map_err(no_signals)?;
     allow_many_connections();
     for warning in &config.warnings {
         tracing::warn!(%warning, "configuration");
@@ -65,12 +70,15 @@ pub(super) async fn run(args: Args) -> Outcome {
     println!("agents     http://{}/mcp", service.agents());
     println!("callbacks  http://{}/callbacks/slack/…", service.callbacks());
     println!("admin      http://{}/readyz", service.admin());
-    let mut watch = Watch::start(args.config);
     let ended = loop {
         tokio::select! {
             () = signals.next() => break None,
             ended = service.ended() => break Some(ended),
-            loaded = watch.next() => service.reload(loaded).await,
+            loaded = watch.next() => {
+                if service.reload(loaded).await == Reloaded::Again {
+                    watch.again();
+                }
+            }
         }
     };
     let hard = service.stop.hard.clone();
@@ -152,6 +160,7 @@ pub struct Service {
     app: App,
     shared: Arc<Shared>,
     fixed: Fixed,
+    slack: BTreeMap<Installation, SlackConfig>,
 }
 
 impl Service {
@@ -194,9 +203,7 @@ impl Service {
         let origins = server.allowed_origins.clone();
         let sites = Sites::new(&hosts, &origins);
         let proxies = Arc::new(TrustedProxies::new(server.trusted_proxies.clone()));
-        for (tenant, configured) in &config.tenants {
-            announce(&db, tenant, configured).await?;
-        }
+        announce(&db, &config.tenants).await?;
         let tenants = tenants(config.tenants)?;
         let leaving = CancellationToken::new();
         let app = App::new(Parts {
@@ -218,6 +225,7 @@ impl Service {
             sites,
             limits: Limits::new(tuning.rates),
             bodies: Bodies::default(),
+            callback_bodies: Bodies::default(),
         });
 
         let stop = Stop::default();
@@ -245,7 +253,7 @@ impl Service {
             workers::run(worker, Beats::default(), loops).await.err().unwrap_or("the worker loops ended")
         });
         tracing::info!(agents = %addresses[0], callbacks = %addresses[1], admin = %addresses[2], "ready");
-        Ok(Self { addresses, leaving, stop, parts, tasks, app, shared, fixed })
+        Ok(Self { addresses, leaving, stop, parts, tasks, app, shared, fixed, slack: config.slack })
     }
 
     /// Where agents connect.

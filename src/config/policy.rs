@@ -64,7 +64,10 @@ pub fn load(tenant: Tenant, directory: &Path, known: &Known) -> Result<Policy, V
             Err(faults) => Err([open, faults].concat()),
         };
     }
-    let certain = certain_faults(&files, known);
+    // What is missing is missing if everything that others refer to could be read.
+    let complete =
+        faults.iter().all(|fault| ["rules", "limits"].iter().any(|part| fault.key.starts_with(part)));
+    let certain = certain_faults(&files, known, complete);
     let others: Vec<_> =
         certain.into_iter().filter(|other| !faults.iter().any(|read| explains(read, other))).collect();
     faults.extend(others);

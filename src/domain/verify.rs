@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::chain::{self, GENESIS, Hash, Shown, parse_hash};
 use super::checkpoint::{Checkpoint, NotACheckpoint, PublicKey};
 
+use report::UNAUTHENTICATED;
 pub use report::{Fault, Report, TenantReport, What};
 
 /// How many changed rows of one tenant are compared with each other, to tell a moved row from an edited one.
@@ -23,6 +24,7 @@ pub struct Checker {
     trusted: Vec<PublicKey>,
     after: i64,
     whole: bool,
+    signed: bool,
     chains: BTreeMap<String, Chain>,
     checkpoints: Vec<Checkpoint>,
     faults: Vec<Fault>,
@@ -67,6 +69,13 @@ impl Checker {
     #[must_use]
     pub fn after(mut self, seq: i64) -> Self {
         self.after = seq;
+        self
+    }
+
+    /// Every chain must bear a signature of a trusted key.
+    #[must_use]
+    pub fn signed(mut self) -> Self {
+        self.signed = true;
         self
     }
 
@@ -352,6 +361,24 @@ impl Checker {
                 }
             } else {
                 self.fault(What::Signature, Some(&checkpoint.tenant), Some(checkpoint.seq), detail);
+            }
+        }
+        self.unsigned(tenants);
+    }
+
+    /// A chain that no trusted key has signed may be anybody's. In a database it may also be a moment old.
+    fn unsigned(&mut self, tenants: &BTreeMap<String, TenantReport>) {
+        for (tenant, report) in tenants {
+            let told = self.faults.iter().any(|fault| fault.tenant.as_deref() == Some(tenant));
+            let detail = match (self.trusted.is_empty(), report.signed_to) {
+                (true, _) => UNAUTHENTICATED,
+                (false, None) => "no trusted key has signed this chain: it may be anybody's",
+                (false, Some(_)) => continue,
+            };
+            if self.signed && !told {
+                self.fault(What::Signature, Some(tenant), None, detail.to_owned());
+            } else if !self.trusted.is_empty() {
+                self.notes.push(format!("tenant {tenant}: {detail}"));
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Reading a request's body: up to its limit and not a byte further, in time, and within a budget of memory.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -24,12 +25,35 @@ const LARGE_AT_ONCE: usize = 64;
 /// The time for a body that came by no listener of ours.
 const BODY_TIME: Duration = Duration::from_secs(10);
 
-/// The seats of the large bodies. Small ones are read beside any number of large ones that are slow in coming.
-pub struct Bodies(Semaphore);
+/// Large bodies of one client being read at once: whoever sends slowly keeps seats from nobody but themselves.
+const LARGE_OF_ONE: usize = 8;
+
+/// The seats of a listener's large bodies. Small ones are read beside any number of large ones that are slow in coming.
+pub struct Bodies {
+    seats: Semaphore,
+    taken: Mutex<HashMap<String, Arc<Semaphore>>>,
+}
 
 impl Default for Bodies {
     fn default() -> Self {
-        Self(Semaphore::new(LARGE_AT_ONCE))
+        Self { seats: Semaphore::new(LARGE_AT_ONCE), taken: Mutex::default() }
+    }
+}
+
+/// A client's own seats while it uses any.
+struct Share<'a> {
+    bodies: &'a Bodies,
+    client: String,
+    seats: Arc<Semaphore>,
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        let mut taken = self.bodies.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        // One is the map's and one is this.
+        if Arc::strong_count(&self.seats) <= 2 {
+            taken.remove(&self.client);
+        }
     }
 }
 
@@ -57,7 +81,13 @@ impl IntoResponse for NoBody {
 
 impl Bodies {
     /// Reads a body of at most `limit` bytes; a declared length beyond that is refused before a byte is read.
-    pub(super) async fn read(&self, parts: &Parts, body: Body, limit: usize) -> Result<Bytes, NoBody> {
+    pub(super) async fn read(
+        &self,
+        client: &str,
+        parts: &Parts,
+        body: Body,
+        limit: usize,
+    ) -> Result<Bytes, NoBody> {
         if declared(&parts.headers).is_some_and(|length| length > limit as u64) {
             return Err(NoBody::TooLarge);
         }
@@ -65,12 +95,25 @@ impl Bodies {
         let by = arrival.map_or_else(|| Instant::now() + BODY_TIME, |arrival| arrival.body_by);
         let alone = Arc::new(Semaphore::new(1));
         let small = arrival.map_or(&alone, |arrival| &arrival.small_bodies);
-        timeout_at(by, self.collect(small, body, limit)).await.unwrap_or(Err(NoBody::TooSlow))
+        timeout_at(by, self.collect(client, small, body, limit)).await.unwrap_or(Err(NoBody::TooSlow))
     }
 
-    async fn collect(&self, small: &Semaphore, mut body: Body, limit: usize) -> Result<Bytes, NoBody> {
+    fn share(&self, client: &str) -> Share<'_> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let seats = taken.entry(client.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(LARGE_OF_ONE)));
+        Share { bodies: self, client: client.to_owned(), seats: seats.clone() }
+    }
+
+    async fn collect(
+        &self,
+        client: &str,
+        small: &Semaphore,
+        mut body: Body,
+        limit: usize,
+    ) -> Result<Bytes, NoBody> {
         // Nobody closes these semaphores.
         let _small = small.acquire().await.map_err(|_| NoBody::BrokeOff)?;
+        let share = self.share(client);
         let mut large = None;
         let mut read = BytesMut::new();
         while let Some(frame) = body.frame().await {
@@ -80,7 +123,8 @@ impl Bodies {
                 return Err(NoBody::TooLarge);
             }
             if read.len() + data.len() > SMALL && large.is_none() {
-                large = Some(self.0.acquire().await.map_err(|_| NoBody::BrokeOff)?);
+                let own = share.seats.acquire().await.map_err(|_| NoBody::BrokeOff)?;
+                large = Some((own, self.seats.acquire().await.map_err(|_| NoBody::BrokeOff)?));
             }
             read.extend_from_slice(&data);
         }

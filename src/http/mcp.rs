@@ -65,7 +65,8 @@ async fn post(shared: &Shared, endpoint: Endpoint, caller: Caller, parts: Parts,
     if let Err(refusal) = strict::check_headers(&parts.headers) {
         return refused(&refusal);
     }
-    let body = match shared.bodies.read(&parts, body, MAX_BODY).await {
+    let client = format!("{}/{}", caller.tenant, caller.agent);
+    let body = match shared.bodies.read(&client, &parts, body, MAX_BODY).await {
         Ok(body) => body,
         Err(fault) => return fault.into_response(),
     };

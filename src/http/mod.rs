@@ -59,8 +59,10 @@ pub struct Shared {
     pub sites: Sites,
     /// How much anyone may send.
     pub limits: Limits,
-    /// Memory for bodies, shared by the listeners.
+    /// Memory for the bodies of agents that have proved who they are.
     pub bodies: Bodies,
+    /// Memory for the bodies of callbacks, which prove nothing before they are read.
+    pub callback_bodies: Bodies,
 }
 
 /// What can be set otherwise than it is served with: for tests, which can't wait for minutes.

@@ -23,9 +23,13 @@ pub(super) async fn callback(
         return plain(StatusCode::NOT_FOUND, "there is no such Slack app");
     };
     let (parts, body) = request.into_parts();
-    let body = match shared.bodies.read(&parts, body, MAX_CALLBACK).await {
+    let address = client(&parts);
+    let body = match shared.callback_bodies.read(&address.to_string(), &parts, body, MAX_CALLBACK).await {
         Ok(body) => body,
-        Err(fault) => return fault.into_response(),
+        // Whoever sends no whole body proves nothing either.
+        Err(fault) => {
+            return shared.limits.unproven(address).map_or_else(too_many, |()| fault.into_response());
+        }
     };
     let press = match receive(app, &parts.headers, &body, shared.clock.unix_seconds()) {
         Ok(Reading::Press(press)) => press,

@@ -10,6 +10,7 @@ mod callbacks;
 mod cards;
 mod chain;
 mod checkpoints;
+mod demo;
 mod erase;
 mod error;
 mod examine;

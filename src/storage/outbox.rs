@@ -50,6 +50,17 @@ struct JobRow {
     attempts: i32,
 }
 
+/// A row that can't be read, a newer version's perhaps, is nobody's here and holds up no other.
+fn jobs(rows: Vec<JobRow>, owner: &str) -> Vec<Job> {
+    let read = |row: JobRow| {
+        let id = row.id;
+        row.into_job(owner)
+            .inspect_err(|error| tracing::error!(id, %error, "an outbox row can't be read"))
+            .ok()
+    };
+    rows.into_iter().filter_map(read).collect()
+}
+
 impl JobRow {
     fn into_job(self, owner: &str) -> Result<Job> {
         Ok(Job {
@@ -122,7 +133,24 @@ impl Db {
         )
         .fetch_all(&self.pool)
         .await?;
-        rows.into_iter().map(|row| row.into_job(owner)).collect()
+        Ok(jobs(rows, owner))
+    }
+
+    /// Whether a lease will last for so long yet: what is done under it must not outlive it.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn holds(&self, job: &Job, time: Duration) -> Result<bool> {
+        Ok(sqlx::query_scalar!(
+            r#"SELECT EXISTS (SELECT FROM outbox WHERE id = $1 AND lease_owner = $2 AND attempts = $3
+                               AND not_before > clock_timestamp() + $4::interval) AS "holds!""#,
+            job.id,
+            job.owner,
+            job.attempt,
+            interval(time),
+        )
+        .fetch_one(&self.pool)
+        .await?)
     }
 
     /// Sends no new message to a channel for so long: its platform has asked for that.
@@ -161,7 +189,7 @@ impl Db {
         )
         .fetch_all(&self.pool)
         .await?;
-        rows.into_iter().map(|row| row.into_job(owner)).collect()
+        Ok(jobs(rows, owner))
     }
 
     /// Queues a message about an action to every one of these places.

@@ -256,7 +256,7 @@ impl World {
     /// Has every replica reload the files as they are now.
     pub async fn reload(&self) {
         for replica in &self.replicas {
-            replica.reload(self.load()).await;
+            replica.reload(self.load().map_err(|error| error.to_string())).await;
         }
     }
 

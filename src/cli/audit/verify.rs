@@ -23,7 +23,8 @@ const LIMIT: u64 = MAX_RECORD as u64;
     group = clap::ArgGroup::new("source").required(true).multiple(true).args(["config", "file"]),
     after_help = "Exit codes: 0 the chain holds, 1 it is broken (each place is named), 2 usage or configuration.
 With --config the keys of its [[token_keys]] are trusted, and those of --public-key. With no key at all a signature is
-held against the key that it names itself and reported as that of an unnamed key."
+held against the key that it names itself, which proves nothing about who signed: that is a fault unless
+--allow-unnamed-key is given."
 )]
 pub(super) struct Args {
     /// The configuration file: verify the database that it names, or take its keys for --file.
@@ -41,6 +42,9 @@ pub(super) struct Args {
     /// The file was exported with this --after.
     #[arg(long, value_name = "SEQ", requires = "file", default_value_t = 0)]
     after: i64,
+    /// Be content with signatures of keys that nobody vouches for.
+    #[arg(long)]
+    allow_unnamed_key: bool,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -66,11 +70,14 @@ pub(super) async fn run(args: Args) -> Outcome {
         }
     }
     let mut checker = Checker::new(trusted.clone()).after(args.after);
+    if args.file.is_some() && !args.allow_unnamed_key {
+        checker = checker.signed();
+    }
     for path in &args.checkpoint {
         kept(path, &mut checker)?;
     }
     let report = match (&args.file, database) {
-        (Some(path), _) => file(path, checker, &trusted)?,
+        (Some(path), _) => file(path, checker, &trusted, &args)?,
         (None, Some(database)) => {
             let db = open(&database).await?;
             place_events(&db).await?;
@@ -140,7 +147,7 @@ fn object(text: &[u8]) -> Option<Map<String, Value>> {
 }
 
 /// An export, line by line, or a receipt.
-fn file(path: &Path, mut checker: Checker, trusted: &[PublicKey]) -> Result<Report, Failure> {
+fn file(path: &Path, mut checker: Checker, trusted: &[PublicKey], args: &Args) -> Result<Report, Failure> {
     let mut reader = reader(path)?;
     let Some(mut first) = next_line(&mut *reader, path)? else {
         return Err(Failure::no(format!("{} is empty", path.display())));
@@ -151,7 +158,22 @@ fn file(path: &Path, mut checker: Checker, trusted: &[PublicKey]) -> Result<Repo
     }
     let found = object(&first);
     if let Some(receipt) = found.as_ref().filter(|object| is_receipt(object)) {
-        return Ok(receipt::verify(receipt, trusted));
+        if !args.checkpoint.is_empty() {
+            return Err(Failure::usage(
+                "--checkpoint holds a chain against it, and this is a receipt: use an export",
+            ));
+        }
+        let mut report = receipt::verify(receipt, trusted);
+        if trusted.is_empty() && !args.allow_unnamed_key {
+            report.unauthenticated();
+        }
+        while let Some(line) = next_line(&mut *reader, path)? {
+            if !line.trim_ascii().is_empty() {
+                report.malformed("there is more in the file than the receipt");
+                break;
+            }
+        }
+        return Ok(report);
     }
     take(&mut checker, 1, found.as_ref());
     let mut number = 1;

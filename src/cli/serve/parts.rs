@@ -106,13 +106,20 @@ pub(in crate::cli) fn upstream_port(
     Ok(HttpUpstream::new(client.clone(), upstream::UpstreamConfig { url, headers, timeout }))
 }
 
-/// Writes down which policy of a tenant comes into force.
-pub(super) async fn announce(db: &Db, tenant: &Tenant, configured: &TenantConfig) -> storage::Result<()> {
-    // The policy's own numbers may be fractions; its text is what is hashed.
-    let text = canonical(configured.policy.source()).unwrap_or_default();
-    let event = Event::PolicyLoaded {
-        policy_sha256: hex::encode(sha256(&text)),
-        upstreams: configured.upstreams.keys().cloned().collect(),
-    };
-    db.append_audit(tenant, None, &event).await
+/// Writes down which policies of which tenants come into force, all of it or nothing.
+pub(super) async fn announce<'a>(
+    db: &Db,
+    tenants: impl IntoIterator<Item = (&'a Tenant, &'a TenantConfig)>,
+) -> storage::Result<()> {
+    let mut events = Vec::new();
+    for (tenant, configured) in tenants {
+        // The policy's own numbers may be fractions; its text is what is hashed.
+        let text = canonical(configured.policy.source()).unwrap_or_default();
+        let event = Event::PolicyLoaded {
+            policy_sha256: hex::encode(sha256(&text)),
+            upstreams: configured.upstreams.keys().cloned().collect(),
+        };
+        events.push((tenant.clone(), event));
+    }
+    db.append_audit_of_each(&events).await
 }

@@ -10,16 +10,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::ExposeSecret as _;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Service;
 use super::parts::{announce, callers, chats};
-use crate::config::{self, Config, LoadError};
+use crate::config::{self, Config};
 use crate::domain::digest::sha256;
 
 /// How often the policy files are looked at.
 const LOOK: Duration = Duration::from_secs(2);
+
+/// For so long they must have stayed as they are before they are loaded.
+const SETTLE: Duration = Duration::from_secs(1);
 
 /// What only a start can change, by the key that it stands under.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,47 +64,69 @@ impl Fixed {
     }
 }
 
+/// What a reload came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reloaded {
+    /// It is in force, or refused for what is in the files: nothing more to do until they change.
+    Done,
+    /// Something outside the files failed: it is to be tried again.
+    Again,
+}
+
 impl Service {
     /// Puts a configuration in force that was loaded anew, as far as a running service can; one that was refused leaves
     /// everything as it is.
-    pub async fn reload(&self, loaded: Result<Config, LoadError>) {
-        let told = match loaded {
-            Ok(config) => self.exchange(config).await,
-            Err(error) => Err(error.to_string()),
-        };
-        let fault = match told {
-            Ok(waiting) if waiting.is_empty() => {
-                tracing::info!("the configuration was reloaded");
-                None
-            }
-            Ok(waiting) => {
-                let told = format!("restart to put in force what has changed in: {}", waiting.join(", "));
-                tracing::warn!("the configuration was reloaded; {told}");
-                Some(told)
-            }
+    pub async fn reload(&self, loaded: Result<Config, String>) -> Reloaded {
+        let config = match loaded {
+            Ok(config) => config,
             Err(fault) => {
                 tracing::error!(
                     "the configuration was not reloaded and the old one stays in force:\n{fault}"
                 );
-                Some(fault)
+                self.shared.app.reloaded(Some(fault));
+                return Reloaded::Done;
             }
         };
-        self.shared.app.reloaded(fault);
+        match self.exchange(config).await {
+            Ok(waiting) => {
+                let told = (!waiting.is_empty())
+                    .then(|| format!("restart to put in force what has changed in: {}", waiting.join(", ")));
+                tracing::info!(waits = told.as_deref(), "the configuration was reloaded");
+                self.shared.app.reloaded(told);
+                Reloaded::Done
+            }
+            Err(fault) => {
+                tracing::error!(
+                    "the configuration was not reloaded yet, and the old one stays in force: {fault}"
+                );
+                self.shared.app.reloaded(Some(fault));
+                Reloaded::Again
+            }
+        }
     }
 
     /// What waits for a restart, or why nothing was exchanged.
     async fn exchange(&self, config: Config) -> Result<Vec<String>, String> {
         let waiting = self.fixed.differing(&Fixed::of(&config));
-        let (apps, clients) = chats(&config.slack).map_err(|error| error.to_string())?;
-        let app = &self.shared.app;
-        // On record first: no policy is in force that is not on record.
-        for (tenant, configured) in &config.tenants {
-            if app.policy(tenant).is_some_and(|policy| policy.source() != configured.policy.source()) {
-                announce(&self.app.db, tenant, configured)
-                    .await
-                    .map_err(|error| format!("the database: {error}"))?;
+        // Which workspaces there are waits for a restart; their secrets do not.
+        let mut slack = self.slack.clone();
+        for (name, kept) in &mut slack {
+            if let Some(new) = config.slack.get(name) {
+                kept.signing_secrets.clone_from(&new.signing_secrets);
+                kept.bot_token = new.bot_token.clone();
             }
         }
+        let (apps, clients) = chats(&slack).map_err(|error| error.to_string())?;
+        let app = &self.shared.app;
+        // On record first, all at once: no policy is in force that is not on record.
+        let changed: Vec<_> = config
+            .tenants
+            .iter()
+            .filter(|(tenant, configured)| {
+                app.policy(tenant).is_some_and(|policy| policy.source() != configured.policy.source())
+            })
+            .collect();
+        announce(&self.app.db, changed).await.map_err(|error| format!("the database: {error}"))?;
         let callers = callers(&config.tenants);
         for (tenant, configured) in config.tenants {
             app.put_policy(&tenant, configured.policy);
@@ -116,49 +140,73 @@ impl Service {
 }
 
 /// Says when to reload, and loads.
-pub(super) struct Watch(mpsc::Receiver<Result<Config, LoadError>>);
+pub(super) struct Watch {
+    path: PathBuf,
+    hangup: Signal,
+    /// The files as they were when the configuration in force was loaded.
+    seen: Files,
+    again: bool,
+}
 
 impl Watch {
-    /// Listens for SIGHUP and watches the configuration's policy files.
-    pub(super) fn start(path: PathBuf) -> Self {
-        let (sender, receiver) = mpsc::channel(1);
-        tokio::spawn(async move {
-            let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
-            let mut seen = look(&path).await;
-            loop {
-                let asked = tokio::select! {
-                    _ = hangup.recv() => true,
-                    () = tokio::time::sleep(LOOK) => false,
-                };
-                let now = look(&path).await;
-                if !asked && now == seen {
-                    continue;
-                }
-                // Looked at before it is loaded: what changes in between is loaded again.
-                seen = now;
-                let file = path.clone();
-                let Ok(loaded) = tokio::task::spawn_blocking(move || config::load(&file)).await else {
-                    return;
-                };
-                if sender.send(loaded).await.is_err() {
-                    return;
-                }
-            }
-        });
-        Self(receiver)
+    /// Looks at the policy files as they are now and listens for SIGHUP from now on. To be made before the configuration
+    /// is loaded, so that nothing that changes after that is missed.
+    ///
+    /// # Errors
+    /// No signals can be had.
+    pub(super) async fn new(path: &Path) -> std::io::Result<Self> {
+        let hangup = signal(SignalKind::hangup())?;
+        Ok(Self { seen: look(path).await, path: path.to_owned(), hangup, again: false })
     }
 
-    /// The next configuration that was loaded.
-    pub(super) async fn next(&mut self) -> Result<Config, LoadError> {
-        match self.0.recv().await {
-            Some(loaded) => loaded,
-            None => std::future::pending().await,
+    /// Has the configuration loaded once more at the next look.
+    pub(super) fn again(&mut self) {
+        self.again = true;
+    }
+
+    /// The next configuration that was loaded: on SIGHUP, when a policy file has changed, or when it is to be loaded
+    /// once more.
+    pub(super) async fn next(&mut self) -> Result<Config, String> {
+        loop {
+            let asked = tokio::select! {
+                _ = self.hangup.recv() => true,
+                () = tokio::time::sleep(LOOK) => std::mem::take(&mut self.again),
+            };
+            let mut now = look(&self.path).await;
+            if !asked && now == self.seen {
+                continue;
+            }
+            // Somebody may be in the middle of writing: a file that ends early may say less than it should.
+            loop {
+                tokio::time::sleep(SETTLE).await;
+                let then = look(&self.path).await;
+                if then == now {
+                    break;
+                }
+                now = then;
+            }
+            let file = self.path.clone();
+            let loaded = tokio::task::spawn_blocking(move || config::load(&file)).await;
+            if look(&self.path).await != now {
+                self.again = true;
+                continue;
+            }
+            self.seen = now;
+            return match loaded {
+                Ok(loaded) => loaded.map_err(|error| error.to_string()),
+                Err(_) => {
+                    Err("the configuration could not be loaded because of a fault in undersign".to_owned())
+                }
+            };
         }
     }
 }
 
+/// Names and hashes.
+type Files = Vec<(PathBuf, Option<[u8; 32]>)>;
+
 /// The policy files as they are now: names and hashes. By content, since mounted files are exchanged by links.
-async fn look(config: &Path) -> Vec<(PathBuf, Option<[u8; 32]>)> {
+async fn look(config: &Path) -> Files {
     let config = config.to_owned();
     let looked = tokio::task::spawn_blocking(move || {
         let mut files: Vec<_> = config::policy_files(&config)

@@ -113,11 +113,11 @@ pub fn compile(tenant: Tenant, files: &[(String, Definition)], known: &Known) ->
     Ok(Policy { tenant, thresholds, people, groups, rules: sorted, matcher, owners, limits, source })
 }
 
-/// The faults that are certain though other files, or parts of these, could not be read: a name that is missing here
-/// may be there.
+/// The faults that are certain though other files, or parts of these, could not be read: unless all names are `complete`,
+/// one that is missing here may be there.
 #[must_use]
-pub fn certain_faults(files: &[(String, Definition)], known: &Known) -> Vec<Fault> {
-    let mut compiler = Compiler { files, known, complete: false, faults: Vec::new() };
+pub fn certain_faults(files: &[(String, Definition)], known: &Known, complete: bool) -> Vec<Fault> {
+    let mut compiler = Compiler { files, known, complete, faults: Vec::new() };
     compiler.compile();
     compiler.faults
 }

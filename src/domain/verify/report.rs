@@ -108,6 +108,10 @@ impl fmt::Display for TenantReport {
     }
 }
 
+/// Said where a signature is good and its key is anybody's.
+pub(super) const UNAUTHENTICATED: &str =
+    "signed by a key that nobody vouches for: give the right one as --public-key";
+
 /// The verdict over everything that was shown.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
@@ -129,5 +133,20 @@ impl Report {
     ) -> Self {
         faults.sort_by(|a, b| (&a.tenant, a.seq).cmp(&(&b.tenant, b.seq)));
         Self { ok: faults.is_empty(), tenants, faults, notes }
+    }
+
+    /// Nobody has vouched for the key that signed it.
+    pub fn unauthenticated(&mut self) {
+        self.add(What::Signature, UNAUTHENTICATED);
+    }
+
+    /// What was read is not what it should be.
+    pub fn malformed(&mut self, detail: &str) {
+        self.add(What::Malformed, detail);
+    }
+
+    fn add(&mut self, what: What, detail: &str) {
+        self.faults.push(Fault { tenant: None, seq: None, what, detail: detail.to_owned() });
+        self.ok = false;
     }
 }

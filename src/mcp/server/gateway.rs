@@ -80,8 +80,16 @@ impl Gateway {
         if let Some(ask) = own::ask(&request.name, request.arguments.as_ref()) {
             let answer = match ask {
                 Ask::Approval { action_id, wait } => {
-                    let now = app.approval(caller, &action_id, Duration::ZERO).await;
-                    hold(app, caller, now, wait, context).await
+                    if context.meta.get_progress_token().is_some() {
+                        let now = app.approval(caller, &action_id, Duration::ZERO).await;
+                        hold(app, caller, now, wait, context).await
+                    } else {
+                        tokio::select! {
+                            answer = app.approval(caller, &action_id, wait) => answer,
+                            // The client is gone: nobody reads this.
+                            () = context.ct.cancelled() => Answer::plain(Code::Unavailable),
+                        }
+                    }
                 }
                 Ask::Cancel { action_id } => app.cancel(caller, &action_id).await,
                 Ask::Unreadable => Answer::plain(Code::InvalidArguments)
