@@ -334,3 +334,17 @@ async fn what_is_withdrawn_before_it_was_posted_keeps_nothing_waiting() {
     assert!(before <= 5, "{before} cards of what was over went out first");
     world.finish().await;
 }
+
+#[tokio::test]
+async fn an_outcome_that_nobody_knows_is_told_to_alert_to() {
+    let world =
+        World::with_rules(&format!("{RULES}[limits]\nalert_to = [\"slack:main/C0OTHER001\"]\n")).await;
+    let (action, token) = world.approved().await;
+    world.shop.script("refund_order", undersign::demo::shop::Behaviour::DropAfter);
+    let answer = world.agent(BOT_KEY).call_with_token("refund_order", refund(), &token).await;
+    assert_eq!(answer.code(), "outcome_unknown");
+    let told =
+        world.slack.wait_message("C0OTHER001", |message| message.as_text().contains(&action)).await.unwrap();
+    assert!(told.as_text().contains("may or may not have acted"), "{}", told.as_text());
+    world.finish().await;
+}
