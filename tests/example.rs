@@ -355,7 +355,7 @@ fn a_call_is_explained_rule_by_rule() {
       large-refunds: require_approval: does not count: args.amount_cents > thresholds.refund_auto does not hold
       never-drop: deny: is for other tools
       read-only: allow: is for other tools
-      small-refunds: allow: counts: args.amount_cents <= thresholds.refund_auto holds
+      small-refunds: allow: counts: args.amount_cents >= 0 && args.amount_cents <= thresholds.refund_auto holds
     decision
       allow: relayed without anybody being asked
     exit 0
@@ -404,7 +404,7 @@ fn a_condition_that_cannot_be_evaluated_is_explained() {
       large-refunds: require_approval: counts: args.amount_cents > thresholds.refund_auto can't be evaluated (No such key: amount_cents), and that counts against the call
       never-drop: deny: is for other tools
       read-only: allow: is for other tools
-      small-refunds: allow: does not count: args.amount_cents <= thresholds.refund_auto can't be evaluated (No such key: amount_cents), and so allows nothing
+      small-refunds: allow: does not count: args.amount_cents >= 0 && args.amount_cents <= thresholds.refund_auto can't be evaluated (No such key: amount_cents), and so allows nothing
     decision
       require_approval: large-refunds
       risk    high
