@@ -195,7 +195,7 @@ fn serve(router: Router, timeouts: Timeouts, caps: Caps, proxies: &[&str]) -> Se
 
 /// Everything short, for peers that get no further; a step that is not meant stays long.
 const PATIENT: Duration = Duration::from_secs(60);
-const SHORT: Duration = Duration::from_millis(200);
+const SHORT: Duration = Duration::from_secs(1);
 
 fn patient() -> Timeouts {
     Timeouts { header: PATIENT, body: PATIENT, idle: PATIENT, write: PATIENT }
