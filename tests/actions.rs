@@ -96,3 +96,22 @@ async fn what_operators_mistype_is_named() {
     }
     world.finish().await;
 }
+
+/// The demo's workers would post real cards to a played Slack: it keeps away from a database that is not its own.
+#[tokio::test]
+async fn the_demo_does_not_touch_a_database_in_use() {
+    let world = World::start().await;
+    let (parked, _) = world.park().await;
+    let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_undersign"))
+        .args(["demo", "--headless"])
+        .env("DATABASE_URL", world.database_url())
+        .output()
+        .await
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("in use by something other than the demo"), "{said}");
+    assert_eq!(world.state(&parked.action_id()).await, "pending");
+    assert_eq!(world.audit("parked").await.len(), 1);
+    world.finish().await;
+}

@@ -130,6 +130,26 @@ async fn n01_many_large_bodies_share_a_budget() {
     world.finish().await;
 }
 
+/// Whoever proves nothing and sends slowly takes no seat of an agent's large call.
+#[tokio::test]
+async fn slow_bodies_of_callbacks_hold_up_no_call_of_an_agent() {
+    let timeouts = Timeouts { body: PATIENT, ..Timeouts::default() };
+    let world = World::with_tuning(Tuning { timeouts, ..Tuning::default() }).await;
+    let callbacks = world.replicas[0].callbacks();
+    let head = slack_head(callbacks);
+    let mut slow = Vec::new();
+    for _ in 0..100 {
+        let mut wire = Wire::connect(callbacks).await;
+        assert!(wire.send(format!("{head}Content-Length: 60000\r\n\r\n{}", " ".repeat(34_000))).await);
+        slow.push(wire);
+    }
+    let large = json!({"order_id": "A-17", "amount_cents": 12_000, "note": "x".repeat(60_000)});
+    let answer = world.agent(BOT_KEY).call("refund_order", large).await;
+    assert_eq!(answer.code(), "too_large_to_preview", "{}", answer.text());
+    drop(slow);
+    world.finish().await;
+}
+
 #[tokio::test]
 async fn n02_a_body_that_would_cost_much_is_refused_where_it_begins_to() {
     let world = World::start().await;

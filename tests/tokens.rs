@@ -213,3 +213,20 @@ async fn the_token_may_travel_in_meta_and_must_not_contradict_itself() {
 async fn count(world: &World, sql: &'static str) -> i64 {
     sqlx::query_scalar(sql).fetch_one(&world.db).await.unwrap()
 }
+
+/// Whoever repeats a refused token gets its answer each time and fills no table.
+#[tokio::test]
+async fn a_refusal_that_is_repeated_is_recorded_once_a_minute() {
+    let world = World::start().await;
+    let (_, token) = world.approved().await;
+    let agent = world.agent(BOT_KEY);
+    assert_eq!(agent.call_with_token("refund_order", refund(), &token).await.code(), "upstream");
+    for _ in 0..15 {
+        assert_eq!(agent.call_with_token("refund_order", refund(), &token).await.code(), "already_used");
+        let other = serde_json::json!({"order_id": "A-17", "amount_cents": 12_001});
+        assert_eq!(agent.call_with_token("refund_order", other, &token).await.code(), "digest_mismatch");
+    }
+    assert_eq!(world.audit("token_refused").await.len(), 1);
+    assert_eq!(world.audit("tamper").await.len(), 1);
+    world.finish().await;
+}
