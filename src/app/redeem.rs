@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::ports::DirectoryDown;
+use super::submit::facts;
 use super::{App, Caller, Reply, ToolCall};
 use crate::domain::action::{Action, State};
 use crate::domain::answer::{Answer, Code};
@@ -13,7 +14,7 @@ use crate::domain::call::Arguments;
 use crate::domain::digest::ContentDigest;
 use crate::domain::ids::{ActionId, Tenant};
 use crate::domain::intent::{FailureDetail, Outcome, UnknownDetail};
-use crate::domain::policy::{CallFacts, Decision};
+use crate::domain::policy::Decision;
 use crate::domain::press::Verdict;
 use crate::domain::requirement::{admit, tally};
 use crate::domain::token::{Bound, Nonce, PresentedToken};
@@ -192,15 +193,8 @@ impl App {
             return Err(Answer::plain(Code::InvalidToken).into());
         };
         let binding = &action.binding;
-        let decision = tenant.policy.load_full().decide(&CallFacts {
-            agent: &caller.agent,
-            owner: caller.owner.as_ref(),
-            upstream: &call.upstream,
-            upstream_address: &upstream.address,
-            environment: upstream.environment.as_deref(),
-            tool: &call.tool,
-            arguments: binding.arguments.value(),
-        });
+        let decision =
+            tenant.policy.load_full().decide(&facts(caller, call, upstream, binding.arguments.value()));
         let same = matches!(&decision, Decision::RequireApproval(gate)
             if gate.policy_version == binding.policy_version
                 && gate.requirement == binding.requirement

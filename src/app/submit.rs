@@ -48,17 +48,8 @@ impl App {
         };
         let presented = presented(arguments.get(TOKEN_ARGUMENT), call.token.as_ref());
         let own_token = arguments.remove(TOKEN_ARGUMENT);
-        let facts = CallFacts {
-            agent: &caller.agent,
-            owner: caller.owner.as_ref(),
-            upstream: &call.upstream,
-            upstream_address: &upstream.address,
-            environment: upstream.environment.as_deref(),
-            tool: &call.tool,
-            arguments: &arguments,
-        };
         let policy = tenant.policy.load_full();
-        let decision = policy.decide(&facts);
+        let decision = policy.decide(&facts(&caller, &call, upstream, &arguments));
         match (decision, presented) {
             (Decision::Allow(permit), _) => {
                 // Only a token of ours is taken off; any other value is the tool's own business.
@@ -270,6 +261,24 @@ fn limited(limit: AskLimit, limits: &Limits) -> Answer {
         }
     };
     Answer::plain(Code::RateLimited).detail(detail)
+}
+
+/// What policy is told of a call, whenever it is asked.
+pub(super) fn facts<'a>(
+    caller: &'a Caller,
+    call: &'a ToolCall,
+    upstream: &'a UpstreamEntry,
+    arguments: &'a Map<String, Value>,
+) -> CallFacts<'a> {
+    CallFacts {
+        agent: &caller.agent,
+        owner: caller.owner.as_ref(),
+        upstream: &call.upstream,
+        upstream_address: &upstream.address,
+        environment: upstream.environment.as_deref(),
+        tool: &call.tool,
+        arguments,
+    }
 }
 
 /// The arguments as any parser reads them: policy looks at these before anything is gated.
