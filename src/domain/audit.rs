@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::answer::Code;
 use super::canonical::canonical;
 use super::digest::sha256;
-use super::ids::{ActionId, AgentName, GroupName, Person, RuleName, UpstreamName};
+use super::ids::{AgentName, GroupName, Person, RuleName, UpstreamName};
 use super::place::Account;
 use super::press::Verdict;
 use super::requirement::Requirement;
@@ -145,13 +145,4 @@ impl Erasable {
         bytes.extend_from_slice(&self.subject);
         hex::encode(sha256(&bytes))
     }
-}
-
-/// An event with its place: whose it is, and which action's.
-#[derive(Debug, Clone)]
-pub struct Entry {
-    /// The action it is about.
-    pub action: Option<ActionId>,
-    /// What happened.
-    pub event: Event,
 }

@@ -268,19 +268,6 @@ impl Db {
         let pool = self.pool.clone();
         detached(give_up(pool, job, error)).await
     }
-
-    /// Age of the oldest due row, in seconds.
-    ///
-    /// # Errors
-    /// The database.
-    pub async fn outbox_age(&self) -> Result<Option<f64>> {
-        Ok(sqlx::query_scalar!(
-            r#"SELECT extract(epoch FROM clock_timestamp() - min(not_before))::float8 AS "age?" FROM outbox
-                WHERE not_before <= clock_timestamp()"#
-        )
-        .fetch_one(&self.pool)
-        .await?)
-    }
 }
 
 /// Queues a message about an action, in a transaction of the caller's.

@@ -347,3 +347,14 @@ fn a_limit_is_set_in_one_file() {
     DIR/b.toml: limits.asks_per_minute: is set in DIR/a.toml already: keep one of the two
     "#);
 }
+
+/// The names that others refer to are all there, so what is missing is told beside what can't be read.
+#[test]
+fn a_value_of_a_rule_that_cannot_be_read_hides_no_missing_name() {
+    let text = TEAM
+        .replace("expires  = \"10m\"", "expires  = \"soon\"")
+        .replace("people           = [\"ana\", \"ben\"]", "people           = [\"ana\", \"bern\"]");
+    let faults = Directory::new("hidden", &[("team.toml", &text)]).load().unwrap_err();
+    assert!(faults.contains("rules.large-refunds.expires: must be a duration"), "{faults}");
+    assert!(faults.contains("groups.payments.people: 'bern' is nobody"), "{faults}");
+}
